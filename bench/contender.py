@@ -151,11 +151,12 @@ def oneiro(job: Job, channel: Channel) -> None:
     from oneiro.episode import Episode, Row, SamplingParams, Segment, given
     from oneiro.learning.algorithms.grpo import Grpo
     from oneiro.learning.example import Example
-    from oneiro.learning.filters import FilterSettings
     from oneiro.learning.learner import Learner, LearnerSettings
-    from oneiro.learning.loop import RlSettings, learn
+    from oneiro.learning.loop import RlSettings
     from oneiro.learning.losses import LossSettings
     from oneiro.learning.optimiser import OptimiserSettings
+    from oneiro.learning.settings import FilterSettings
+    from oneiro.learning.update import learn
     from oneiro.models.language import LoraSettings, load, with_lora
     from oneiro.sampling.engine import Engine, SamplingSettings
 

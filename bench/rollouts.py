@@ -24,7 +24,7 @@ from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, describe_errors
+from oneiro.episode import Episode, Sample, describe_errors
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -34,7 +34,6 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import threads
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.sampling.sample import Sample
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.registry import WorldChoice

@@ -20,14 +20,13 @@ from bench.video_data import data_table
 from oneiro import recipe as recipes
 from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video import transformer
 from oneiro.recipe import Settings
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.threads import cores
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.video.dataset import Clips
-from oneiro.tasks.video.model import open_model
+from oneiro.tasks.video.model import create_transformer, open_model
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.worlds.robot import puck as video_toy
@@ -69,7 +68,7 @@ def subject(model: str | None) -> tuple[LanguageModel, VideoPredictor]:
     tokenizer = tokenizers.create(recipe.tokenizer).eval().requires_grad_(False)
     bins = ActionBins(-np.ones(ACTIONS), np.ones(ACTIONS))
     task = VideoPredictor(tokenizer, recipe.layout.of(tokenizer, ACTIONS), bins, VideoRewardSettings(lpips=0))
-    return transformer.create(recipe.model, task.layout, 0), task
+    return create_transformer(recipe.model, task.layout, 0), task
 
 
 def filmed(task: VideoPredictor, count: int) -> Clips:

@@ -1,4 +1,4 @@
-"""The one currency: token segments that know who wrote them, gathered into rows, episodes and groups.
+"""The one currency: token segments that know who wrote them, gathered into rows and episodes.
 
 A text-game state, a chat turn, a video frame and a robot action are all segments, *given* to the model or *sampled*
 from it. Masks come from that provenance and from nothing else: no text is ever tokenised again, and nothing is
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -190,23 +191,14 @@ class Episode:
         return sum(len(s) for row in self.rows for s in row.segments if s.sampled)
 
 
-@dataclass(slots=True)
-class Group:
-    """Episodes of the same task, compared with each other."""
-
-    episodes: list[Episode]
-
-    @property
-    def scores(self) -> NDArray[np.float64]:
-        return np.array([episode.score for episode in self.episodes], np.float64)
-
-
-def groups_of(episodes: Iterable[Episode]) -> list[Group]:
-    """Gather episodes by their `group` number, in order of first appearance."""
+def groups_of(episodes: Iterable[Episode]) -> list[list[Episode]]:
+    """Episodes of the same task, which are compared with each other: by their `group` number, in order of first
+    appearance.
+    """
     members_of: dict[int, list[Episode]] = {}
     for episode in episodes:
         members_of.setdefault(episode.group, []).append(episode)
-    return [Group(members) for members in members_of.values()]
+    return list(members_of.values())
 
 
 def with_outcome(episode: Episode, outcome: float) -> Episode:
@@ -279,3 +271,79 @@ def given(
 ) -> Segment:
     """A segment somebody else wrote; keyword weights switch loss components on."""
     return Segment(np.asarray(tokens, np.int32), role=role, tag=tag, turn=turn, weights=dict(weights))
+
+
+@dataclass(slots=True)
+class Sample:
+    """What came out for one prompt: tokens [T], log-probabilities [T], and which tokens were forced rather than
+    sampled. Scripts, and servers that return text only, have no tokens.
+    """
+
+    tokens: Tokens
+    logprobs: Floats
+    forced: NDArray[np.bool_]
+    finish_reason: FinishReason
+    params: SamplingParams
+    versions: Tokens | None = None
+    """[T] of the weights that drew each token, where servers did."""
+    text: str = ""
+    """The reply in words, where an agent said it."""
+    prompt: Tokens | None = None
+    """The tokens before it, where a server made them from the messages."""
+
+    @classmethod
+    def of_text(cls, text: str, finish_reason: FinishReason = FinishReason.TOKEN) -> Sample:
+        """Words without tokens."""
+        nothing = np.zeros(0)
+        return cls(
+            nothing.astype(np.int32),
+            nothing.astype(np.float32),
+            nothing.astype(bool),
+            finish_reason,
+            SamplingParams(),
+            text=text,
+        )
+
+    def segments(self, role: str = "assistant", turn: int = 0, tag: str = "") -> list[Segment]:
+        """Runs of one author: forced tokens are given, the others sampled."""
+        if not len(self.tokens):
+            return []
+        edges = [0, *(np.flatnonzero(np.diff(self.forced)) + 1), len(self.tokens)]
+        segments = []
+        for start, end in pairwise(edges):
+            if self.forced[start]:
+                segments.append(Segment(self.tokens[start:end], role="forced", turn=turn, tag=tag))
+            else:
+                segments.append(
+                    Segment(
+                        self.tokens[start:end],
+                        True,
+                        role,
+                        tag,
+                        turn,
+                        self.logprobs[start:end],
+                        self.params,
+                        self.finish_reason,
+                        versions=None if self.versions is None else self.versions[start:end],
+                    )
+                )
+        return segments
+
+
+# Rows that begin with the same tokens: sampler and learner compute what such a group shares once ----------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixGroup:
+    """`length` tokens that some rows share, and the numbers of these rows."""
+
+    length: int
+    rows: list[int]
+
+
+def group_by_prefix(prefixes: Iterable[NDArray[np.integer]]) -> list[PrefixGroup]:
+    """Group rows by equal prefixes, in order of first appearance; `prefixes` has one for each row."""
+    groups: dict[bytes, PrefixGroup] = {}
+    for row, prefix in enumerate(prefixes):
+        groups.setdefault(prefix.tobytes(), PrefixGroup(len(prefix), [])).rows.append(row)
+    return list(groups.values())

@@ -8,8 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, describe_errors, given
-from oneiro.episode import groups_of as episode_groups
+from oneiro.episode import (
+    Episode,
+    FinishReason,
+    PrefixGroup,
+    Row,
+    SamplingParams,
+    Segment,
+    describe_errors,
+    given,
+    group_by_prefix,
+    groups_of,
+)
 from oneiro.learning.example import sampling_of
 
 
@@ -45,11 +55,16 @@ def test_episodes_count_their_tokens_scores_and_losses() -> None:
     first = Episode([Row([given([1]), reply(2, 3)]), Row([given([1]), reply(4)])], rewards=[1.0, -0.25], group=4)
     second = Episode([], group=2, finish_reason=FinishReason.ERROR, info={"error": "world died"})
     assert (first.score, first.sampled_tokens, second.score, second.sampled_tokens) == (0.75, 3, 0.0, 0)
-    groups = episode_groups([first, second, first])
-    assert [len(g.episodes) for g in groups] == [2, 1] and groups[0].scores.tolist() == [0.75, 0.75]
+    groups = groups_of([first, second, first])
+    assert groups == [[first, first], [second]]
     assert (
         describe_errors([first]) is None
         and describe_errors([first, second]) == "1 of 2 episodes lost to errors: world died"
     )
     assert describe_errors([replace(second, info={})] * 3) == "3 of 3 episodes lost to errors"
     assert SamplingParams().whole and not SamplingParams(top_k=1).whole and not SamplingParams(top_p=0.99).whole
+
+
+def test_rows_are_grouped_by_equal_prefixes_in_order() -> None:
+    groups = group_by_prefix([np.array(p, np.int32) for p in ([1, 2], [3], [1, 2], [], [3], [1])])
+    assert groups == [PrefixGroup(2, [0, 2]), PrefixGroup(1, [1, 4]), PrefixGroup(0, [3]), PrefixGroup(1, [5])]

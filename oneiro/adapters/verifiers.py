@@ -15,7 +15,7 @@ import verifiers.v1 as vf
 from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.sampling.sample import Sample
+from oneiro.episode import Sample
 from oneiro.worlds import make
 
 

@@ -12,11 +12,10 @@ import numpy as np
 from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode, FinishReason, Row, Tokens, given
+from oneiro.episode import Episode, FinishReason, Row, Sample, Tokens, given
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import Step, World, WorldLost
 
 Result = TypeVar("Result")

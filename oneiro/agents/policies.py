@@ -10,12 +10,10 @@ import numpy as np
 
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
-from oneiro.episode import FinishReason, SamplingParams
+from oneiro.episode import FinishReason, Sample, SamplingParams
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.completion import Completion
-from oneiro.sampling.sample import Sample
-from oneiro.sampling.server import Server, ServerConfig
+from oneiro.sampling.server import Completion, Server, ServerConfig
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import Policy as Choose
 

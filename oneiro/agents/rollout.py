@@ -21,12 +21,11 @@ from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import Policy
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode, describe_errors
+from oneiro.episode import Episode, Sample, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
 MAX_FAILED_EPISODES = 16

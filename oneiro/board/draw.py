@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from oneiro.report.plots import SMOOTH_FROM, running_mean
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import printable
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 220, 44, 10, 10, 24
 MAX_POINTS = 400  # of a line: more cannot be told apart at this width

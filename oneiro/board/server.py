@@ -33,8 +33,7 @@ from oneiro.board.tokens import token_rows
 from oneiro.report import traces
 from oneiro.report.episodes import compare
 from oneiro.report.page import PICTURES
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, printable
 
 PAGES = Path(__file__).with_name("pages")
 LIVE_S = 4

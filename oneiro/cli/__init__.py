@@ -20,8 +20,7 @@ from typer.models import CommandInfo
 
 from oneiro.cli import agents, board, data, machine, models, new, runs, score, web, worlds
 from oneiro.runtime import distributed, files, plugins, threads
-from oneiro.runtime.errors import Notice, OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import Notice, OneiroError, printable
 
 STOPPED = 130  # exit code: 128 + SIGINT, as shells have it
 MISTAKE = 2  # exit code of a mistake in a command, as click has it

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oneiro.cli import video, web, webpage
+from oneiro.cli import video, web
 from oneiro.cli.show import JsonFile, show
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def offer(app: typer.Typer) -> None:
     group.command("video")(video.video)
     group.command("policy")(video.policy)
     group.command("web-tasks")(web.web_tasks)
-    group.command("web-page")(webpage.web_page)
+    group.command("web-page")(web.web_page)
     group.command("rt1")(video.robot_policy)
     app.add_typer(group, name="eval")
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli import webpage, webrl
+from oneiro.cli import web, webrl
 from oneiro.cli.show import JsonFile, show, warn
 
 
@@ -16,7 +16,7 @@ def offer(app: typer.Typer) -> None:
     group.command()(get)
     group.command()(bytesized32)
     group.command()(text_game)
-    group.command("web")(webpage.data_web)
+    group.command("web")(web.data_web)
     group.command()(robot)
     group.command()(rlds)
     group.command()(levels)
@@ -271,7 +271,7 @@ def levels(
     """
     from oneiro import worlds
     from oneiro.recipe import assignments
-    from oneiro.worlds import packs
+    from oneiro.worlds.levels import write_pack
 
-    written = packs.write(worlds.make(world, **assignments(settings or ())), out, levels, split, seed)
+    written = write_pack(worlds.make(world, **assignments(settings or ())), out, levels, split, seed)
     typer.echo(f"{written:,} levels of {world} in {out}" + (": there are no more" if written < levels else ""))

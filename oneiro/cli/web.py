@@ -1,4 +1,6 @@
-"""web, and eval web-tasks: our own sites for a person, for scripted agents, and beside Chromium."""
+"""web, eval web-tasks, data web and eval web-page: our own sites for a person, for scripted agents and beside Chromium;
+steps of the web as data, and predicted changes of pages scored.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +10,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, at_work, show, warn
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, printable
 
 if TYPE_CHECKING:
     from oneiro.report.table import Table
     from oneiro_web.validate import Played
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from oneiro.runtime.errors import nearest
+
+if TYPE_CHECKING:
+    from oneiro.tasks.webpage.predictor import Scorer
 
 
 def offer(app: typer.Typer) -> None:
@@ -137,3 +145,135 @@ def _need_playwright() -> None:
 
     if find_spec("playwright") is None:
         raise OneiroError("Chromium is driven by playwright, which is not installed; pip install playwright")
+
+
+SCORERS = ("strict", "official")
+POLICIES = ("random", "oracle", "mixture")
+SHOWN_BAD = 20
+"""Bad rows that are printed; the file of `--json` has all."""
+
+
+def data_web(
+    source: Annotated[str, typer.Option("--from", metavar="WORLD", help="web, web:reddit or another variant of web.")],
+    policy: Annotated[str, typer.Option(metavar="random|oracle|mixture|MODEL", help="Who acts; MODEL is a folder.")],
+    episodes: Annotated[int, typer.Option(min=1, help="Tasks that are played.")],
+    out: Annotated[Path, typer.Option(metavar="FILE", help="The parquet file to write.")],
+    split: Annotated[
+        str, typer.Option(metavar="train|test", help="test: other content and templates that training never has.")
+    ] = "train",
+    steps: Annotated[int, typer.Option(min=0, help="Steps of an episode at most; 0: to its end.")] = 0,
+    probes: Annotated[
+        float, typer.Option(min=0, max=1, help="Chance, before a step, of an action that should do nothing.")
+    ] = 0.15,
+    oracle_share: Annotated[
+        float, typer.Option(min=0, max=1, help="mixture: chance that the next action is still the oracle's.")
+    ] = 0.85,
+    seed: Annotated[int, typer.Option(help="Decides the tasks and the random actions.")] = 0,
+    settings: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world; may be repeated.")
+    ] = None,
+    task: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the prompts; may be repeated.")
+    ] = None,
+    json: JsonFile = None,
+) -> None:
+    """Play tasks of a web world and write every step in the columns of the published data.
+
+    \b
+    oneiro data web --from web:reddit --policy mixture --episodes 200 --out train.parquet
+    oneiro data web --from web:reddit --policy oracle --episodes 40 --split test --out test.parquet
+    oneiro data web --from web --policy runs/agent --episodes 20 --out own.parquet
+    """
+    from oneiro.recipe import assignments, build
+
+    if out.suffix != ".parquet":
+        raise OneiroError(f"{out} does not end in .parquet; say --out FILE.parquet")
+    if split not in ("train", "test"):
+        raise OneiroError(f"no split called '{split}'{nearest(split, ('train', 'test'))}")
+    if policy not in POLICIES and not Path(policy).expanduser().exists():
+        raise OneiroError(f"no policy called '{policy}'{nearest(policy, POLICIES)}; or give a model folder")
+    from oneiro.agents.collect import collect_steps
+    from oneiro.report.table import Table
+    from oneiro.runtime.progress import Bar, console
+    from oneiro.tasks.webpage.parquet import write_parquet
+    from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
+    from oneiro.tasks.webpage.record import Collection, recorded_web
+
+    predictor = WebPagePredictor(build(WebPagePredictorConfig, assignments(task or ())))
+    world = {**({"test": "unseen"} if split == "test" else {}), **assignments(settings or ())}
+    recorded_web(source, world).close()  # a wrong name or setting shows before anything is played
+    collection = Collection(source, world, policy, episodes, split, steps, probes, oracle_share, seed)
+    kinds = {"changed": 0, "unchanged": 0, "probes": 0}
+    with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
+
+        def count_steps():  # type: ignore[no-untyped-def]
+            for case in collect_steps(collection, bar.advance):
+                kinds["changed" if predictor.changes(case) else "unchanged"] += 1
+                kinds["probes"] += case.probe
+                yield case
+
+        rows = write_parquet(out, count_steps(), predictor)
+    table = Table(f"Steps of {source} in {out}", ["split", "rows", *kinds, "bytes"])
+    table.add(split, rows, *kinds.values(), out.stat().st_size)
+    show([table], json)
+
+
+def web_page(
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help='JSON lines {"id", "prediction", "target"}: any model\'s raw outputs.'),
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="DIR|NAME", help="A run or a model folder; goes with --data.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --model: a parquet file of oneiro data web.")
+    ] = None,
+    train: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="With --model: training steps, for the row lookup.")
+    ] = None,
+    scorer: Annotated[
+        str, typer.Option(metavar="strict|official", help="F1 over items, or the published F1 over lines.")
+    ] = "strict",
+    rows: Annotated[int, typer.Option(min=0, help="With --model: at most so many steps; 0: all.")] = 0,
+    json: JsonFile = None,
+) -> None:
+    """Score predicted changes of web pages: precision, recall and F1, with 95 % intervals.
+
+    \b
+    oneiro eval web-page --pairs pairs.jsonl --scorer strict --json scores.json
+    oneiro eval web-page --pairs pairs.jsonl --scorer official
+    oneiro eval web-page --model runs/pages --data runs/pages/data/test.parquet --train runs/pages/data/train.parquet
+    """
+    if scorer not in SCORERS:
+        raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
+    if (pairs is None) == (model is None):
+        raise OneiroError("say what is scored: either --pairs FILE or --model DIR with --data FILE")
+    if model is not None and data is None:
+        raise OneiroError("--model needs --data FILE, a parquet file of oneiro data web")
+    from oneiro.runtime.files import write_json
+
+    chosen: Scorer = "official" if scorer == "official" else "strict"
+    if pairs is not None:
+        from oneiro.tasks.webpage.command import score_pairs
+
+        scores = score_pairs(pairs, chosen)
+        for line, reason in scores.bad[:SHOWN_BAD]:
+            warn(printable(f"{pairs}, line {line}: skipped, {reason}"))
+        if len(scores.bad) > SHOWN_BAD:
+            warn(f"{len(scores.bad) - SHOWN_BAD} more rows skipped")
+        show([scores.table()], None)
+        if json is not None:
+            write_json(json, scores.data())
+        return
+    from oneiro.models.settings import require_place
+
+    assert model is not None and data is not None
+    require_place(model)
+    from oneiro.runtime.progress import Bar, console
+    from oneiro.tasks.webpage.command import open_model, score_model
+
+    opened = open_model(model, data, rows, chosen)
+    with Bar("answers", len(opened.cases), 0, console(), lambda line: None) as bar:
+        tables = score_model(opened, Path(model).name, train, bar.advance)
+    show(tables, json)

@@ -44,7 +44,7 @@ def import_(
     if source.is_dir():
         read = formats.read_traces(source)
         _name(read.problems)
-        trajectories = [formats.processed(trace, trace.score >= 1) for trace in read.traces]
+        trajectories = [formats.process_trace(trace, trace.score >= 1) for trace in read.traces]
         skipped = len(read.problems)
         if sharegpt is not None:
             rows = [row for trace in read.traces if trace.score >= 1 for row in task_files.sharegpt(trace)]
@@ -124,7 +124,7 @@ def process(
     read = formats.read_traces(source)
     _name(read.problems)
     labels = processing.rule_labels(read.traces) if add_reward else [trace.score >= 1 for trace in read.traces]
-    new = [formats.processed(trace, done, copied) for trace, done in zip(read.traces, labels, strict=True)]
+    new = [formats.process_trace(trace, done, copied) for trace, done in zip(read.traces, labels, strict=True)]
     formats.write_processed(out, new)
     table = Table("Processed steps", ["file", "trajectories", "steps", "successes", "replayed"])
     table.add(str(out), len(new), sum(map(len, new)), sum(labels), 0)
@@ -137,7 +137,7 @@ def process(
         if past and actor is None:
             raise OneiroError("stage 2 selects by perplexity: say --actor DIR, or --stage 1")
         rank = processing.ranker(actor) if past and actor is not None else None
-        flat = formats.filtered(new, past, rank, (0.5, 0.95), 2.0, seed)
+        flat = formats.select_steps(new, past, rank, (0.5, 0.95), 2.0, seed)
         path = out.with_name(f"{out.stem}_filter.jsonl")
         formats.write_filtered(path, flat)
         table.add(str(path), len(new), len(flat), sum(labels), sum("rank_score" in step for step in flat))

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, KeyValues, at_work, show
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, printable
 
 if TYPE_CHECKING:
     from oneiro.worlds import World

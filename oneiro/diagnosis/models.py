@@ -22,13 +22,12 @@ from oneiro.episode import Row, given
 from oneiro.learning import checkpoint, head
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.models.admission import TOLERANCE, admit, backbone_of, probe
+from oneiro.models.admission import TOLERANCE, admit, backbone_of, probe, random_model, small_config
 from oneiro.models.attention import Causal
 from oneiro.models.backbone import base_of
 from oneiro.models.foreign import ForeignBackbone
 from oneiro.models.language import LanguageModel, LoraSettings, merge_adapters, quiet, with_lora
 from oneiro.models.locate import locate
-from oneiro.models.small import random_model, small_config
 from oneiro.recipe import pretrained
 from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError, first_line, nearest

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from oneiro.learning.example import COMPONENTS, Example, groups_of
+from oneiro.episode import PrefixGroup
+from oneiro.learning.example import COMPONENTS, Example, prefix_groups
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
 from oneiro.models.backbone import Backbone
-from oneiro.models.prefix import PrefixGroup, part, rows_of
 
 SHARE_AT_LEAST = 0.2
 """Share prefixes when that saves at least this part of the tokens; below it a second pass costs more than it saves."""
@@ -30,38 +30,55 @@ ALIGNED = 8
 Device = torch.device | str
 
 
-class BatchLayout(Protocol):
-    """Padded tokens [B, R] and how the rows in them see each other."""
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """A micro-batch: padded tokens [B, R], and flat columns over the N tokens that carry loss. Subclasses say how the
+    rows see each other.
+    """
+
+    tokens: Tensor
+    where: Tensor
+    """[N] flat indices into B*R whose hidden state predicts a target."""
+    targets: Tensor
+    """[N]"""
+    columns: dict[str, Tensor]
+    """name -> [N]"""
+    places: list[tuple[int, np.ndarray]]
+    """For every row its index in the caller's list and the positions its N-part came from, in order."""
 
     def hidden(self, backbone: Backbone) -> Tensor:
+        """Hidden states [N, d] at the positions that predict a target."""
+        out = self.all_hidden(backbone)
+        return out.reshape(-1, out.shape[-1])[self.where]
+
+    def all_hidden(self, backbone: Backbone) -> Tensor:
         """Hidden states [B, R, d] of all tokens."""
-        ...
+        raise NotImplementedError
+
+    @property
+    def rows(self) -> Tensor:
+        """[N]: the row of each token, counted from 0."""
+        counts = torch.tensor([len(at) for _, at in self.places])
+        return torch.repeat_interleave(counts).to(self.where.device)
 
     @property
     def computed_tokens(self) -> int:
         """Padded positions pushed through the blocks."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class SeparateRows:
-    """Every row stands alone."""
-
-    tokens: Tensor
-
-    def hidden(self, backbone: Backbone) -> Tensor:
-        return backbone(self.tokens, torch.arange(self.tokens.shape[1], device=self.tokens.device), Causal())
-
-    @property
-    def computed_tokens(self) -> int:
         return self.tokens.numel()
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAfterPrefix:
+class SeparateRows(Batch):
+    """Every row stands alone."""
+
+    def all_hidden(self, backbone: Backbone) -> Tensor:
+        return backbone(self.tokens, torch.arange(self.tokens.shape[1], device=self.tokens.device), Causal())
+
+
+@dataclass(frozen=True, slots=True)
+class RowsAfterPrefix(Batch):
     """Rows that continue prefixes which are computed before them."""
 
-    tokens: Tensor
     start: Tensor
     """[B] position of each row's first token: the length of its prefix."""
     prefixes: Tensor
@@ -71,7 +88,7 @@ class RowsAfterPrefix:
     owner: Tensor
     """[B] which prefix a row continues."""
 
-    def hidden(self, backbone: Backbone) -> Tensor:
+    def all_hidden(self, backbone: Backbone) -> Tensor:
         prefill, width = Prefill(), self.tokens.shape[1]
         positions = torch.arange(width, device=self.tokens.device)
         backbone(self.prefixes, torch.arange(self.prefixes.shape[1], device=positions.device), prefill)
@@ -84,51 +101,16 @@ class RowsAfterPrefix:
 
 
 @dataclass(frozen=True, slots=True)
-class PackedGroups:
+class PackedGroups(Batch):
     """Every sequence is a prefix group: the prefix, then row after row."""
 
-    tokens: Tensor
     row_id: Tensor
     """[B, R]: 0 for the prefix, 1, 2, ... for the rows, -1 for padding."""
     positions: Tensor
     """[B, R]: every row continues the prefix."""
 
-    def hidden(self, backbone: Backbone) -> Tensor:
+    def all_hidden(self, backbone: Backbone) -> Tensor:
         return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.dtype))
-
-    @property
-    def computed_tokens(self) -> int:
-        return self.tokens.numel()
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """A micro-batch: its layout, and flat columns over the N tokens that carry loss."""
-
-    layout: BatchLayout
-    where: Tensor
-    """[N] flat indices into B*R whose hidden state predicts a target."""
-    targets: Tensor
-    """[N]"""
-    columns: dict[str, Tensor]
-    """name -> [N]"""
-    places: list[tuple[int, np.ndarray]]
-    """For every row its index in the caller's list and the positions its N-part came from, in order."""
-
-    def hidden(self, backbone: Backbone) -> Tensor:
-        """Hidden states [N, d] at the positions that predict a target."""
-        out = self.layout.hidden(backbone)
-        return out.reshape(-1, out.shape[-1])[self.where]
-
-    @property
-    def rows(self) -> Tensor:
-        """[N]: the row of each token, counted from 0."""
-        counts = torch.tensor([len(at) for _, at in self.places])
-        return torch.repeat_interleave(counts).to(self.where.device)
-
-    @property
-    def computed_tokens(self) -> int:
-        return self.layout.computed_tokens
 
 
 def batches(
@@ -143,7 +125,7 @@ def batches(
     `share` forces or forbids prefix sharing; `packed` says whether a group is one sequence, by default on a GPU.
     """
     packed = torch.device(device).type == "cuda" if packed is None else packed
-    groups = groups_of(examples)
+    groups = prefix_groups(examples)
     if share is None:
         saved = sum(group.length * (len(group.rows) - 1) for group in groups)
         share = saved >= SHARE_AT_LEAST * sum(len(e) for e in examples)
@@ -178,10 +160,10 @@ def cut(group: PrefixGroup, examples: Sequence[Example], budget: int) -> Iterato
     for place, row in enumerate(group.rows):
         size = len(examples[row]) - group.length
         if place > start and spent + size > budget:
-            yield part(group, start, place)
+            yield PrefixGroup(group.length, group.rows[start:place])
             start, spent = place, group.length
         spent += size
-    yield part(group, start, len(group.rows))
+    yield PrefixGroup(group.length, group.rows[start:])
 
 
 def pack_sequences(
@@ -221,7 +203,7 @@ def pack(groups: Iterable[PrefixGroup], examples: Sequence[Example], budget: int
 
 def separate_rows(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
     tokens, begins = _pad(examples, groups)
-    return _batch(examples, rows_of(groups), begins, SeparateRows(_tensor(tokens, device)), device)
+    return SeparateRows(**_columns(examples, groups, tokens, begins, device))
 
 
 def rows_after_prefix(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
@@ -229,14 +211,13 @@ def rows_after_prefix(examples: Sequence[Example], groups: list[PrefixGroup], de
     prefixes = np.zeros((len(groups), max(1, *(group.length for group in groups))), np.int64)
     for g, group in enumerate(groups):
         prefixes[g, : group.length] = examples[group.rows[0]].tokens[: group.length]
-    layout = RowsAfterPrefix(
-        _tensor(tokens, device),
-        torch.tensor([group.length for group in groups for _ in group.rows], device=device),
-        _tensor(prefixes, device),
-        torch.tensor([group.length for group in groups], device=device),
-        torch.tensor([g for g, group in enumerate(groups) for _ in group.rows], device=device),
+    return RowsAfterPrefix(
+        **_columns(examples, groups, tokens, begins, device),
+        start=torch.tensor([group.length for group in groups for _ in group.rows], device=device),
+        prefixes=_tensor(prefixes, device),
+        lengths=torch.tensor([group.length for group in groups], device=device),
+        owner=torch.tensor([g for g, group in enumerate(groups) for _ in group.rows], device=device),
     )
-    return _batch(examples, rows_of(groups), begins, layout, device)
 
 
 def packed_groups(examples: Sequence[Example], groups: list[PrefixGroup], device: Device) -> Batch:
@@ -257,8 +238,8 @@ def packed_groups(examples: Sequence[Example], groups: list[PrefixGroup], device
             tokens[g, own] = examples[i].tokens[start:]
             positions[g, own], row_id[g, own] = np.arange(start, len(examples[i])), number
             at = own.stop
-    layout = PackedGroups(*(_tensor(array, device) for array in (tokens, row_id, positions)))
-    return _batch(examples, rows_of(groups), begins, layout, device)
+    columns = _columns(examples, groups, tokens, begins, device)
+    return PackedGroups(**columns, row_id=_tensor(row_id, device), positions=_tensor(positions, device))
 
 
 def _pad(examples: Sequence[Example], groups: list[PrefixGroup]) -> tuple[np.ndarray, list[int]]:
@@ -271,10 +252,11 @@ def _pad(examples: Sequence[Example], groups: list[PrefixGroup]) -> tuple[np.nda
     return tokens, [b * width - start for b, (_, start) in enumerate(rows)]
 
 
-def _batch(
-    examples: Sequence[Example], order: list[int], begins: list[int], layout: BatchLayout, device: Device
-) -> Batch:
-    """The flat side of a batch: `begins` says where a row's position 0 stands, or would stand, in the flat tokens."""
+def _columns(
+    examples: Sequence[Example], groups: list[PrefixGroup], tokens: np.ndarray, begins: list[int], device: Device
+) -> dict[str, Any]:
+    """What every batch has: `begins` says where a row's position 0 stands, or would stand, in the flat tokens."""
+    order = [row for group in groups for row in group.rows]
     rows = [examples[i] for i in order]
     lengths = np.array([len(row) for row in rows])
     starts = np.cumsum(lengths) - lengths
@@ -288,13 +270,13 @@ def _batch(
     owner = np.searchsorted(starts, active, side="right") - 1
     at = active - starts[owner]
     ends = np.searchsorted(owner, np.arange(1, len(rows)))
-    return Batch(
-        layout=layout,
-        where=_tensor(np.asarray(begins)[owner] + at - 1, device),  # the hidden state before a token predicts it
-        targets=_tensor(np.concatenate([row.tokens for row in rows])[active].astype(np.int64), device),
-        columns={name: _tensor(values[active], device) for name, values in every.items()},
-        places=list(zip(order, np.split(at, ends), strict=True)),
-    )
+    return {
+        "tokens": _tensor(tokens, device),
+        "where": _tensor(np.asarray(begins)[owner] + at - 1, device),  # the hidden state before a token predicts it
+        "targets": _tensor(np.concatenate([row.tokens for row in rows])[active].astype(np.int64), device),
+        "columns": {name: _tensor(values[active], device) for name, values in every.items()},
+        "places": list(zip(order, np.split(at, ends), strict=True)),
+    }
 
 
 def _tensor(array: np.ndarray, device: Device) -> Tensor:

@@ -107,7 +107,7 @@ class CollapseMonitor:
 
 def pass_over(episodes: Sequence[Episode]) -> dict[str, float]:
     """pass@2, pass@4, ... of a batch, as far as its smallest group allows."""
-    groups = [[e.success for e in group.episodes] for group in groups_of(episodes)]
+    groups = [[e.success for e in group] for group in groups_of(episodes)]
     most = min(map(len, groups), default=0)
     ks = [2**power for power in range(1, most.bit_length())]
     return {f"pass@{k}": float(np.mean([pass_at_k(len(g), sum(g), k) for g in groups])) for k in ks}

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.episode import Floats, Row, SamplingParams, Tokens
-from oneiro.models.prefix import PrefixGroup, prefix_groups
+from oneiro.episode import Floats, PrefixGroup, Row, SamplingParams, Tokens, group_by_prefix
 from oneiro.runtime.errors import OneiroError
 
 COMPONENTS = ("policy", "ce", "kl")
@@ -61,9 +60,9 @@ def sampling_of(row: Row) -> SamplingParams:
     return params.pop() if params else SamplingParams()
 
 
-def groups_of(examples: Sequence[Example]) -> list[PrefixGroup]:
+def prefix_groups(examples: Sequence[Example]) -> list[PrefixGroup]:
     """The examples by the prefix they share."""
-    return prefix_groups(example.shared for example in examples)
+    return group_by_prefix(example.shared for example in examples)
 
 
 def gather(examples: Sequence[Example], arrays: Iterable[Floats]) -> Floats:

@@ -15,7 +15,7 @@ from torch import Tensor
 from oneiro.episode import SamplingParams
 from oneiro.models.heads import OutputHead
 from oneiro.models.kernels import triton_module
-from oneiro.sampling.draw import truncate
+from oneiro.sampling.decode_batch import truncate
 
 Objective = Callable[[Tensor, Tensor, slice], Tensor]
 """(log-probabilities [c], entropies [c], which tokens) -> the loss those tokens add, weighted and normalised."""

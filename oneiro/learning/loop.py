@@ -8,24 +8,20 @@ import contextlib
 import copy
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import TracebackType
 
-import numpy as np
 import torch
 from torch import nn
 
-from oneiro.episode import Episode, FinishReason, Floats, Row, groups_of
-from oneiro.learning import checkpoint, filters, finite, losses
-from oneiro.learning.algorithms import Trajectory
-from oneiro.learning.algorithms.base import StateValue, trajectory
-from oneiro.learning.async_rollout import AsyncRollout, copy_of
-from oneiro.learning.correction import correct
-from oneiro.learning.example import Example, gather, scatter
-from oneiro.learning.example import groups_of as prefix_groups
+from oneiro.episode import Episode, FinishReason, groups_of
+from oneiro.learning import checkpoint, finite
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.reference import Reference
 from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.update import Reference, keep_varied, learn, learnable
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
 from oneiro.models.language import LanguageModel
@@ -53,6 +49,11 @@ class Callbacks:
     """Further metrics of a step, taken while the policy is still the one that played."""
     say: Callable[[str], object] = warnings.warn
     """Gets a line for people, such as that a checkpoint was damaged."""
+
+
+def copy_of(policy: LanguageModel) -> LanguageModel:
+    """The same model with weights of its own, which nothing trains."""
+    return replace(policy, backbone=copy.deepcopy(policy.backbone).requires_grad_(False).eval())
 
 
 def actor_of(language: LanguageModel, settings: RlSettings) -> LanguageModel:
@@ -144,16 +145,11 @@ def refill(
     """
     bound = settings.filter.refill
     for number in range(settings.steps + step * bound, settings.steps + (step + 1) * bound):
-        if len(filters.keep_varied(groups_of(learnable(episodes)))) >= wanted:
+        if len(keep_varied(groups_of(learnable(episodes)))) >= wanted:
             break
         shift = 1 + max((episode.group for episode in episodes), default=0)
         episodes = episodes + [replace(episode, group=episode.group + shift) for episode in more(number)]
     return episodes
-
-
-def learnable(episodes: Sequence[Episode]) -> list[Episode]:
-    """Drop episodes that failed or in which the agent said nothing."""
-    return [e for e in episodes if e.finish_reason is not FinishReason.ERROR and any(r.acts.any() for r in e.rows)]
 
 
 def learner_settings(settings: RlSettings, max_tokens: int | None = None) -> LearnerSettings:
@@ -187,165 +183,6 @@ def make_learners(
     return {"policy": policy, "critic": Learner(body, critic_settings, updates, head, has_lm_head=False, seed=seed)}
 
 
-def learn(
-    episodes: list[Episode],
-    settings: RlSettings,
-    learners: dict[str, Learner],
-    reference: Reference | None,
-    seed: int,
-    wanted: int | None = None,
-) -> dict[str, float]:
-    """One batch of episodes into updates; after a refill, of those of `wanted` groups."""
-    examples, statistics = prepare(episodes, settings, learners, reference, wanted)
-    if not examples:
-        return statistics
-    updated = update(examples, settings, learners, seed)
-    # A correction's numbers of the mismatch stand: an update's own do not know of truncation.
-    return updated | statistics
-
-
-def prepare(
-    episodes: list[Episode],
-    settings: RlSettings,
-    learners: dict[str, Learner],
-    reference: Reference | None = None,
-    wanted: int | None = None,
-    state_values: Callable[[Sequence[Episode]], Sequence[StateValue]] | None = None,
-) -> tuple[list[Example], dict[str, float]]:
-    """Everything before the first update: groups kept, rows as examples, advantages. No examples: nothing to learn."""
-    valid = learnable(episodes)
-    finite.require_array("a reward", [reward for episode in valid for reward in episode.rewards])
-    groups = groups_of(valid)
-    std = float(np.mean([group.scores.std() for group in groups])) if groups else 0.0
-    statistics = {"group_std": std}
-    if settings.filter.refill:
-        statistics["groups_drawn"] = float(len(groups))
-        groups = (filters.keep_varied(groups) or groups)[:wanted]
-    kept = filters.keep(groups, settings.filter)
-    statistics["groups_kept"] = float(len(kept))
-    policy = learners["policy"]
-    critic = learners.get("critic") or (policy if policy.value_head is not None else None)
-    learned = [episode for group in kept for episode in group.episodes]
-    rows = [examples_of(episode, settings) for episode in learned]
-    examples = [example for own in rows for example in own]
-    if settings.mask_truncated:
-        statistics["masked"] = sum(map(is_truncated, learned)) / max(1, len(learned))
-    if not any(example.weights[name].any() for example in examples for name in ("policy", "ce")):
-        return [], statistics
-    if settings.algorithm.recompute:
-        add_column(examples, "old", policy.logprobs(examples)[0])
-    elif settings.correction.name != "none":
-        statistics |= correct(examples, policy, settings.correction)
-    if reference is not None:
-        add_column(examples, "reference", reference.logprobs(examples, policy))
-    if critic is not None:
-        add_column(examples, "values", critic.values(examples))
-    trajectories = [trajectory_of(episode, own, settings) for episode, own in zip(learned, rows, strict=True)]
-    if state_values is not None:
-        for t, (values, after) in zip(trajectories, state_values(learned), strict=True):
-            t.values, t.last_value = t.spread(values), after
-    finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
-    estimate = settings.algorithm.estimate(trajectories)
-    finite.require_array("an advantage", np.concatenate(estimate.advantages))
-    for place, own in enumerate(rows):
-        scatter(own, "advantages", estimate.advantages[place])
-        if estimate.returns is not None:
-            scatter(own, "returns", estimate.returns[place])
-    if settings.algorithm.weighted:
-        for example in examples:
-            nothing = np.zeros(len(example), np.float32)
-            weights = example.weights["policy"] * example.columns.pop("advantages")
-            example.weights |= {"ce": weights, "policy": nothing, "kl": nothing}
-    return [e for e in examples if any(weights.any() for weights in e.weights.values())], statistics
-
-
-def examples_of(episode: Episode, settings: RlSettings) -> list[Example]:
-    """The rows of an episode, with the weights that the settings give their tokens."""
-    examples = [Example.of(row) for row in episode.rows]
-    if settings.mask_truncated and is_truncated(episode):
-        for example in examples:
-            example.weights["policy"][:] = 0
-    if settings.environment_ce:
-        for row, example in zip(episode.rows, examples, strict=True):
-            example.weights["ce"] = example.weights["ce"] + environment_tokens(row)
-    return examples
-
-
-def trajectory_of(episode: Episode, examples: Sequence[Example], settings: RlSettings) -> Trajectory:
-    """What an algorithm sees: rewards after the KL penalty, and values where there is a critic."""
-    made = trajectory(episode, episode.group)
-    if "values" in examples[0].columns:
-        made.values = gather(examples, (example.columns["values"] for example in examples))
-    if settings.kl_in_reward:
-        # The old policy's log-probabilities, recomputed where that was asked for, else the sampler's.
-        own = gather(examples, (example.columns.get("old", example.logprobs) for example in examples))
-        reference = gather(examples, (example.columns["reference"] for example in examples))
-        cost = losses.kl_estimate(
-            torch.from_numpy(own), torch.from_numpy(reference), settings.kl_in_reward_kind
-        ).numpy()
-        made.rewards = (made.rewards - settings.kl_in_reward * cost).astype(np.float32)
-        made.score -= settings.kl_in_reward * float(cost.sum())
-    return made
-
-
-def is_truncated(episode: Episode) -> bool:
-    """Whether the token limit cut one of its replies."""
-    segments = (segment for row in episode.rows for segment in row.segments)
-    return any(segment.sampled and segment.finish_reason is FinishReason.LENGTH for segment in segments)
-
-
-def add_column(examples: Sequence[Example], name: str, values: Sequence[Floats]) -> None:
-    for example, column in zip(examples, values, strict=True):
-        example.columns[name] = column
-
-
-def environment_tokens(row: Row) -> Floats:
-    """1 on given tokens that follow the first sampled one: what the environment answered."""
-    return ((np.cumsum(row.sampled) > 0) & ~row.sampled).astype(np.float32)
-
-
-def update(
-    flat: list[Example],
-    settings: RlSettings,
-    learners: dict[str, Learner],
-    seed: int,
-    log: Callable[[int, dict[str, float]], None] = lambda number, values: None,
-) -> dict[str, float]:
-    """All epochs and minibatches; reports the first update (where sampler and learner must agree) and the last.
-    `log` gets each of the policy's or, without one, the critic's updates by its number.
-    """
-    statistics: dict[str, float] = {}
-    number = 0
-    for epoch in range(settings.epochs):
-        for part in minibatches(flat, settings.minibatches, seeds.derive(seed, epoch)):
-            chosen = [flat[i] for i in part]
-            for name, learner in learners.items():
-                result = learner.update(chosen)
-                prefix = "" if name == "policy" else f"{name}_"
-                if prefix + "loss" not in statistics and name == "policy" and "largest_difference" in result:
-                    statistics["mismatch"] = result["largest_difference"]
-                    statistics["mismatch_kl"] = result["approx_kl"]
-                result.pop("largest_difference", None)
-                statistics |= {prefix + key: value for key, value in result.items()}
-                if name == next(iter(learners)):
-                    number += 1
-                    log(number, result)
-    return statistics
-
-
-def minibatches(flat: Sequence[Example], count: int, seed: int) -> list[list[int]]:
-    """Rows in `count` random parts of about the same size, each in the rows' own order.
-
-    Rows that share a prefix stay together where there is room, so that the prefix is computed once.
-    """
-    most = -(-len(flat) // count)
-    pieces = [group.rows[at : at + most] for group in prefix_groups(flat) for at in range(0, len(group.rows), most)]
-    parts: list[list[int]] = [[] for _ in range(min(count, len(pieces)))]
-    for number in seeds.generator(seed).permutation(len(pieces)):
-        min(parts, key=len).extend(pieces[number])
-    return [sorted(part) for part in parts]
-
-
 def describe(episodes: Sequence[Episode]) -> dict[str, float]:
     """What a batch of episodes looks like."""
     if not episodes:
@@ -362,3 +199,65 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
     for name in sorted({name for e in episodes for name in e.terms}):
         means[f"reward_{name}"] = sum(sum(e.terms.get(name, [])) for e in episodes) / count
     return means
+
+
+class AsyncRollout:
+    """Gives the episodes of each step: played when they are asked for, or begun before, while a step is learned.
+
+    `actor` is the model that plays: the policy itself, then nothing is played ahead; or a copy that is one step older.
+    The learner weighs each token by how much likelier it has become since it was sampled, so what a slightly older
+    policy did still teaches the present one.
+    """
+
+    def __init__(self, play: Callable[[int], list[Episode]], policy: LanguageModel, actor: LanguageModel) -> None:
+        self.play, self.policy, self.actor = play, policy, actor
+        self._thread = ThreadPoolExecutor(1, "ahead")
+        self._coming: Future[list[Episode]] | None = None
+        cuda = policy.backbone.device.type == "cuda"
+        self._stream = torch.cuda.Stream(policy.backbone.device) if cuda and actor is not policy else None
+
+    def __enter__(self) -> AsyncRollout:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def begin(self, step: int) -> None:
+        """Start to play the step that is asked for next, with the weights as they are now.
+
+        The policy itself cannot: its weights are about to change under it.
+        """
+        if self.actor is self.policy:
+            return
+        self._follow()
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream())
+        self._coming = self._thread.submit(self._play, step)
+
+    def episodes(self, step: int) -> list[Episode]:
+        coming, self._coming = self._coming, None
+        if coming is not None:
+            with spent("waiting"):
+                return coming.result()
+        self._follow()
+        return self.more(step)
+
+    def more(self, number: int) -> list[Episode]:
+        """Further episodes, with the weights that played the last ones. Nothing may be played ahead meanwhile."""
+        with spent("worlds"):
+            # What every rank computed for itself, such as a reward, may differ in its last digits.
+            return distributed.broadcast(self.play(number))
+
+    def _play(self, step: int) -> list[Episode]:
+        own: AbstractContextManager[object] = torch.cuda.stream(self._stream) if self._stream else nullcontext()
+        with own, distributed.background():
+            return distributed.broadcast(self.play(step))
+
+    @torch.no_grad()
+    def _follow(self) -> None:
+        """Give the actor the policy's present weights."""
+        if self.actor is self.policy:
+            return
+        pairs = zip(self.actor.backbone.parameters(), self.policy.backbone.parameters(), strict=True)
+        for mine, theirs in pairs:
+            mine.copy_(theirs)

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Union, get_args
 from pydantic import Field
 
 from oneiro.learning.algorithms import Algorithm, DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.settings import (
     KEPT_CHECKPOINTS,
     CorrectionSettings,
+    FilterSettings,
     KlKind,
     LearnerSettings,
     OptimiserSettings,

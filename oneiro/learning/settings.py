@@ -188,3 +188,16 @@ class ReconstructionSettings(Settings):
         lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0, schedule="cosine", warmup=0.01
     )
     checkpoint_every: int = Field(200, ge=1)
+
+
+class FilterSettings(Settings):
+    """none: all groups. varied: those with any std. fraction: the `keep` part with the largest std (StarPO-S).
+    top-p: the fewest groups that hold `keep` of all std (RAGEN-2). softmax-top-p: the fewest that hold `keep` of the
+    softmax of stds, groups without any among them; so RAGEN-2's own scripts, a milder choice: most stds are far
+    below 1, where a softmax hardly tells them apart."""
+
+    name: Literal["none", "varied", "fraction", "top-p", "softmax-top-p"] = "varied"
+    keep: float = Field(0.25, gt=0, le=1)
+    refill: int = Field(0, ge=0)
+    """How many more batches a step may draw where groups had no std, until as many have some as one batch has groups
+    (dynamic sampling, DAPO)."""

@@ -3,25 +3,76 @@
 Autograd would keep every intermediate of a layer and walk it operation by operation. Here each half is one operation
 that keeps only what is dear to compute again; norms and gates are recomputed. Attention stands between the halves, and
 belongs to the attention plan.
+
+The small operations between the matrix products take as few passes as they can: plain torch here; on a GPU with Triton
+the same names come from `kernels.elementwise`, and `on(device)` chooses. Autograd does not know them.
 """
 
 from __future__ import annotations
 
+import sys
+from types import ModuleType
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oneiro.models import elementwise
+from oneiro.models.kernels import triton_module
 
-Norms = tuple[Tensor, Tensor] | None
-Rotations = tuple[Tensor, Tensor] | None
+
+def on(device_type: str) -> ModuleType:
+    """The module whose `norm`, `norm_backward`, `turn_`, `gate` and `gate_backward` suit a device."""
+    return triton_module("oneiro.models.kernels.elementwise", device_type) or sys.modules[__name__]
 
 
 def normalise(x: Tensor, weight: Tensor, epsilon: float) -> Tensor:
-    """RMS norm by the fused kernel."""
+    """RMS norm over the last dimension, by the fused kernel."""
     return F.rms_norm(x, x.shape[-1:], weight, epsilon)
+
+
+norm = normalise  # as the kernels call it
+
+
+def norm_backward(grad: Tensor, x: Tensor, weight: Tensor, epsilon: float, add: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Of the RMS norm of x [N, d]: (gradient by x, plus `add`; gradient by weight [d])."""
+    scale = torch.linalg.vecdot(x, x).div_(x.shape[1]).add_(epsilon).rsqrt_()[:, None]
+    unit = x * scale
+    by_weight = (grad * unit).sum(0)
+    by_unit = grad * weight
+    along = torch.linalg.vecdot(by_unit, unit).div_(x.shape[1])[:, None]
+    by_x = by_unit.sub_(unit.mul_(along)).mul_(scale)
+    return (by_x if add is None else by_x.add_(add)), by_weight
+
+
+def turn_(x: Tensor, cos: Tensor, sin: Tensor, back: bool = False) -> None:
+    """Rotate heads [B, T, H, D] in place by tables [(B,) T, 1, D/2]; `back` undoes it, which is also its gradient."""
+    left, right = x.chunk(2, dim=-1)
+    sign = -1 if back else 1
+    turned = (left * cos).addcmul_(right, sin, value=-sign)
+    right.mul_(cos).addcmul_(left, sin, value=sign)
+    left.copy_(turned)
+
+
+def gate(both: Tensor) -> Tensor:
+    """[N, 2m] -> silu(left half) * right half [N, m]."""
+    left, right = both.chunk(2, dim=-1)
+    return F.silu(left).mul_(right)
+
+
+def gate_backward(grad: Tensor, both: Tensor) -> tuple[Tensor, Tensor]:
+    """Of `gate`: (gradient by both halves [N, 2m], the gate's own result [N, m] computed again)."""
+    left, right = both.chunk(2, dim=-1)
+    by_both = torch.empty_like(both)
+    by_left, by_right = by_both.chunk(2, dim=-1)
+    result = F.silu(left)
+    torch.mul(grad, result, out=by_right)
+    torch.ops.aten.silu_backward.grad_input(grad * right, left, grad_input=by_left)
+    return by_both, result.mul_(right)
+
+
+Norms = tuple[Tensor, Tensor] | None
+Rotations = tuple[Tensor, Tensor] | None
 
 
 def split_heads(
@@ -58,7 +109,7 @@ class _BeforeAttention(torch.autograd.Function):
         heads: tuple[int, int, int],
     ) -> Tensor:
         own, shared, dim = heads
-        operations = elementwise.on(hidden.device.type)
+        operations = on(hidden.device.type)
         qkv = F.linear(operations.norm(hidden, norm, epsilon), weight, bias).unflatten(-1, (own + 2 * shared, dim))
         if rotations is not None:
             operations.turn_(qkv[:, :, : own + shared], *rotations)
@@ -69,7 +120,7 @@ class _BeforeAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         hidden, norm, weight, *rotations = ctx.saved_tensors
-        operations = elementwise.on(hidden.device.type)
+        operations = on(hidden.device.type)
         qkv_grad = grads[0].contiguous()
         if rotations:
             # The gradient belongs to this backward alone once it has been gathered from the parts of attention.
@@ -95,7 +146,7 @@ class _AfterAttention(torch.autograd.Function):
         gate_up: Tensor,
         down: Tensor,
     ) -> Tensor:
-        operations = elementwise.on(hidden.device.type)
+        operations = on(hidden.device.type)
         middle = torch.addmm(hidden, mixed, out.T)
         both = operations.norm(middle, norm, epsilon) @ gate_up.T
         ctx.save_for_backward(mixed, middle, both, out, norm, gate_up, down)
@@ -105,7 +156,7 @@ class _AfterAttention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         mixed, middle, both, out, norm, gate_up, down = ctx.saved_tensors
-        operations = elementwise.on(middle.device.type)
+        operations = on(middle.device.type)
         grad = grads[0]
         both_grad, gated = operations.gate_backward(grad @ down, both)
         down_grad = grad.T @ gated
@@ -139,7 +190,7 @@ def after_attention(
     flat = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
     if not torch.is_grad_enabled():
         # Nobody reads the residual stream again: it is updated where it stands.
-        operations, rows = elementwise.on(hidden.device.type), hidden.flatten(0, 1)
+        operations, rows = on(hidden.device.type), hidden.flatten(0, 1)
         both = operations.norm(rows.addmm_(flat, out.T), norm, epsilon) @ gate_up.T
         return rows.addmm_(operations.gate(both), down.T).view_as(hidden)
     return _AfterAttention.apply(hidden.flatten(0, 1), flat, out, norm, epsilon, gate_up, down).view_as(hidden)

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, printable
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable

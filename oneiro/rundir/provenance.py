@@ -28,7 +28,7 @@ def first_difference(path: str | Path, recipe: Recipe) -> str:
     for key in [*given, *stored]:
         before, now = stored.get(key), given.get(key)
         if before != now and not changes_no_result(key, given):
-            return f"{key} was {_shown(before)}, now {_shown(now)}"
+            return f"{key} was {_or_unset(before)}, now {_or_unset(now)}"
     return ""
 
 
@@ -40,7 +40,7 @@ def changes_no_result(key: str, recipe: Mapping[str, Any]) -> bool:
     return key in ASIDE or name in INTERVALS
 
 
-def _shown(value: Any) -> Any:
+def _or_unset(value: Any) -> Any:
     return "unset" if value is None else value
 
 

@@ -46,10 +46,9 @@ from oneiro.rundir.records import (
     write_episodes,
 )
 from oneiro.runtime import distributed
-from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.errors import OneiroError, printable
 from oneiro.runtime.files import MANIFEST, damage, write_json, write_text
 from oneiro.runtime.interrupt import Saving
-from oneiro.runtime.terminal import printable
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

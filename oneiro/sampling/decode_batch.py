@@ -11,14 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from oneiro.episode import SamplingParams
 from oneiro.models.attention import PLAIN, Attend, Rule, weights
 from oneiro.models.backbone import Backbone
 from oneiro.models.kernels import triton_module
-from oneiro.sampling.draw import draw
-from oneiro.sampling.prefixes import KVCache, Sharing
+from oneiro.sampling.prefixes import ContinueShared, KVCache, Sharing
 from oneiro.sampling.prompt_store import ContinueStored, PromptStore, Share
 
 FREE = -1
@@ -156,7 +156,7 @@ class DecodeBatch:
         if self.store is not None and self.store.used:
             plan = ContinueStored(self.kv_cache, position, self.store, self.kernels)
         elif self.sharing is not None:
-            plan = _ContinueShared(self.kv_cache, position, self.sharing)
+            plan = ContinueShared(self.kv_cache, position, self.sharing)
         else:
             plan = _Continue(self.kv_cache, position, self.capacity, self.kernels)
         hidden = self.backbone(self.token[:rows, None], position[:, None], plan)
@@ -246,58 +246,6 @@ class _Continue:
         return self._biases[window]
 
 
-class _ContinueShared:
-    """The same on a CPU: a row's own cache begins where the prompt it shares ends."""
-
-    def __init__(self, kv_cache: KVCache, position: Tensor, sharing: Sharing) -> None:
-        rows = len(position)
-        self.kv_cache, self.position, self.prefixes = kv_cache, position, sharing.seated(rows)
-        self._far: dict[int, Tensor] = {}
-        self.longest = max((prefix.padded for prefix in self.prefixes), default=0)
-        self.at = position - sharing.start[:rows]
-        self.seen = int(self.at.max()) + 1
-        # Rows that began together write to one column and see all of it.
-        self.together = int(self.at.min()) + 1 == self.seen
-        if not self.together:
-            self.every = torch.arange(rows)
-            hidden = torch.arange(self.seen) > self.at[:, None]
-            self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[:, None, None]
-
-    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: Rule = PLAIN) -> Tensor:
-        rows, heads, _, dim = query.shape
-        keys, values = (cache[:rows] for cache in self.kv_cache[layer])
-        for cache, new in ((keys, key), (values, value)):
-            if self.together:
-                cache[:, :, self.seen - 1] = new[:, :, 0]
-            else:
-                cache[self.every, :, self.at] = new[:, :, 0]
-        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
-        query = query.reshape(rows, keys.shape[1], -1, dim) * dim**-0.5
-        keys, values = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
-        scores = torch.bmm(query.flatten(0, 1), keys.transpose(1, 2)).view(*query.shape[:3], self.seen)
-        if not self.together:
-            scores += self.bias
-        if self.prefixes:
-            scores = torch.cat([scores.new_full((*query.shape[:3], self.longest), -torch.inf), scores], -1)
-            for prefix in self.prefixes:
-                prefix.score(layer, query, scores)
-        if rule.window is not None and int(self.position.max()) >= rule.window:
-            scores = scores.masked_fill(self.far(rule.window)[:, None, None], -torch.inf)
-        mixing = weights(scores, rule)
-        mixed = torch.bmm(mixing[..., self.longest :].flatten(0, 1), values).view_as(query)
-        for prefix in self.prefixes:
-            prefix.mix(layer, mixing, mixed)
-        return mixed.view(rows, heads, 1, dim)
-
-    def far(self, window: int) -> Tensor:
-        """[rows, prompt and own positions]: whether a position lies too far back to be seen."""
-        if window not in self._far:
-            prompt = self.position[:, None] - torch.arange(self.longest)
-            own = self.at[:, None] - torch.arange(self.seen)
-            self._far[window] = torch.cat([prompt, own], 1) >= window
-        return self._far[window]
-
-
 @dataclass(frozen=True)
 class GpuKernels:
     """Parts of a step that are one launch each on a GPU."""
@@ -313,3 +261,70 @@ def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
     if decode is None or draw is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
         return None
     return GpuKernels(decode.decode_attention, decode.prompt_attention, draw.take)
+
+
+BLOCK = 256  # words summed at once: first the block is found, then the word in it
+SMALL = 1024
+"""Up to so many words a vocabulary is cumulated whole."""
+
+
+def draw(logits: Tensor, uniforms: Tensor, how: SamplingParams) -> tuple[Tensor, Tensor]:
+    """Logits [B, V] and uniforms [B] -> token ids [B] and log-probabilities [B].
+
+    Log-probabilities are those of the temperature-scaled distribution before truncation, which is what the learner
+    recomputes; the segment remembers `how`.
+    """
+    logits = logits.float()
+    if how.temperature == 0:
+        tokens = logits.argmax(-1)
+        return tokens, torch.log_softmax(logits, -1).gather(1, tokens[:, None])[:, 0]
+    if how.temperature != 1:
+        logits = logits / how.temperature
+    probabilities = logits.softmax(-1)
+    weights = probabilities if how.whole else probabilities.where(truncate(logits, how) > -torch.inf, 0.0)
+    tokens = invert(weights, uniforms)
+    # Whatever is drawn has a probability well above the smallest float: its logarithm is as exact as the learner's.
+    return tokens, probabilities.gather(1, tokens[:, None])[:, 0].log_()
+
+
+def invert(weights: Tensor, uniforms: Tensor) -> Tensor:
+    """Where each uniform falls in its row's cumulated weights: weights [B, V], uniforms [B] -> indices [B].
+
+    A large vocabulary is read once instead of being cumulated whole: first among sums of blocks, then inside a block.
+    """
+    rows, vocabulary = weights.shape
+    if vocabulary <= SMALL:
+        cumulated = weights.cumsum(-1)
+        return find(cumulated, uniforms[:, None] * cumulated[:, -1:])[:, 0]
+    if vocabulary % BLOCK:
+        weights = F.pad(weights, (0, -vocabulary % BLOCK))
+    padded = weights.view(rows, -1, BLOCK)
+    blocks = padded.sum(-1).cumsum(-1)
+    threshold = uniforms[:, None] * blocks[:, -1:]
+    block = find(blocks, threshold)
+    before = torch.where(block > 0, blocks.gather(1, (block - 1).clamp_(min=0)), 0.0)
+    inside = padded[torch.arange(rows, device=weights.device), block[:, 0]].cumsum(-1)
+    return (block * BLOCK + find(inside, threshold - before))[:, 0]
+
+
+def find(cumulated: Tensor, threshold: Tensor) -> Tensor:
+    """The first place above each threshold [B, 1] in cumulated weights [B, n].
+
+    Thresholds are scaled by the total, rather than trusting it to be 1; still, rounding may point just past the last
+    place that has any weight: then it is that place.
+    """
+    last = (cumulated < cumulated[:, -1:]).sum(-1, keepdim=True)
+    return torch.minimum(torch.searchsorted(cumulated, threshold, right=True), last)
+
+
+def truncate(logits: Tensor, how: SamplingParams) -> Tensor:
+    """Minus infinity outside the top-k and the nucleus; at least the best token stays."""
+    if how.top_k and how.top_k < logits.shape[1]:
+        least = logits.topk(how.top_k, dim=-1).values[:, -1:]
+        logits = logits.masked_fill(logits < least, -torch.inf)
+    if how.top_p < 1:
+        ordered, order = logits.sort(descending=True, dim=-1)
+        probabilities = ordered.softmax(-1)
+        outside = probabilities.cumsum(-1) - probabilities >= how.top_p
+        logits = logits.masked_fill(outside.scatter(1, order, outside), -torch.inf)
+    return logits

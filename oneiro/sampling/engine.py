@@ -15,16 +15,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneiro.episode import FinishReason, Floats, Tokens
+from oneiro.episode import FinishReason, Floats, Sample, Tokens, group_by_prefix
 from oneiro.models.attention import Prefill
 from oneiro.models.language import LanguageModel
-from oneiro.models.prefix import common_prefixes, prefix_groups
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.decode_batch import FREE, DecodeBatch, KVCache
-from oneiro.sampling.prompt_store import Share, power_of_two
-from oneiro.sampling.sample import Sample
+from oneiro.sampling.prompt_store import Share, common_prefixes, power_of_two
 from oneiro.sampling.settings import SamplingSettings
 
 STEPS_PER_CHECK = {"cpu": 1, "cuda": 16}
@@ -206,7 +204,7 @@ class _Call:
         # Long prompts first: rows admitted together are padded to the longest of them.
         wanted = [i * n + k for i in chosen for k in range(n)]
         self.queue = sorted(wanted, key=lambda i: (-len(self.prompts[i // n]), i))[::-1]
-        self.groups = prefix_groups(self.prompts)
+        self.groups = group_by_prefix(self.prompts)
         self.group_of = {prompt: number for number, group in enumerate(self.groups) for prompt in group.rows}
         """The group of each prompt: equal prompts are computed once."""
         self.prefixes: dict[int, _Prefix] = {}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oneiro.models.attention import PLAIN, Rule, weights
+
 NONE = -1  # the row shares no prompt
 KVCache = list[tuple[Tensor, Tensor]]
 """Keys and values [B, K, T, D] of every layer."""
@@ -53,7 +55,7 @@ class Sharing:
         for tensor in (self.batch, self.owner, self.start):
             tensor[targets] = tensor[sources]
 
-    def seated(self, rows: int) -> list[Prefixes]:
+    def seat_rows(self, rows: int) -> list[Prefixes]:
         """The prompts that the first `rows` rows share, each knowing its rows; prompts nobody continues are dropped."""
         if self._seated != rows:
             for number, prefixes in list(self.prefixes.items()):
@@ -120,3 +122,55 @@ class Prefixes:
         """The inverse, for the rows seated here: [G * K, members * g, n] -> [n rows, K, g, n]."""
         seated = x.view(self.prompts, self.heads, self.members, group, -1).transpose(1, 2)
         return seated.flatten(0, 1)[self.places]
+
+
+class ContinueShared:
+    """The same on a CPU: a row's own cache begins where the prompt it shares ends."""
+
+    def __init__(self, kv_cache: KVCache, position: Tensor, sharing: Sharing) -> None:
+        rows = len(position)
+        self.kv_cache, self.position, self.prefixes = kv_cache, position, sharing.seat_rows(rows)
+        self._far: dict[int, Tensor] = {}
+        self.longest = max((prefix.padded for prefix in self.prefixes), default=0)
+        self.at = position - sharing.start[:rows]
+        self.seen = int(self.at.max()) + 1
+        # Rows that began together write to one column and see all of it.
+        self.together = int(self.at.min()) + 1 == self.seen
+        if not self.together:
+            self.every = torch.arange(rows)
+            hidden = torch.arange(self.seen) > self.at[:, None]
+            self.bias = torch.zeros(hidden.shape).masked_fill_(hidden, -torch.inf)[:, None, None]
+
+    def __call__(self, layer: int, query: Tensor, key: Tensor, value: Tensor, rule: Rule = PLAIN) -> Tensor:
+        rows, heads, _, dim = query.shape
+        keys, values = (cache[:rows] for cache in self.kv_cache[layer])
+        for cache, new in ((keys, key), (values, value)):
+            if self.together:
+                cache[:, :, self.seen - 1] = new[:, :, 0]
+            else:
+                cache[self.every, :, self.at] = new[:, :, 0]
+        # Query heads that share a key head become that head's queries: grouped attention without repeating keys.
+        query = query.reshape(rows, keys.shape[1], -1, dim) * dim**-0.5
+        keys, values = keys[:, :, : self.seen].flatten(0, 1), values[:, :, : self.seen].flatten(0, 1)
+        scores = torch.bmm(query.flatten(0, 1), keys.transpose(1, 2)).view(*query.shape[:3], self.seen)
+        if not self.together:
+            scores += self.bias
+        if self.prefixes:
+            scores = torch.cat([scores.new_full((*query.shape[:3], self.longest), -torch.inf), scores], -1)
+            for prefix in self.prefixes:
+                prefix.score(layer, query, scores)
+        if rule.window is not None and int(self.position.max()) >= rule.window:
+            scores = scores.masked_fill(self.far(rule.window)[:, None, None], -torch.inf)
+        mixing = weights(scores, rule)
+        mixed = torch.bmm(mixing[..., self.longest :].flatten(0, 1), values).view_as(query)
+        for prefix in self.prefixes:
+            prefix.mix(layer, mixing, mixed)
+        return mixed.view(rows, heads, 1, dim)
+
+    def far(self, window: int) -> Tensor:
+        """[rows, prompt and own positions]: whether a position lies too far back to be seen."""
+        if window not in self._far:
+            prompt = self.position[:, None] - torch.arange(self.longest)
+            own = self.at[:, None] - torch.arange(self.seen)
+            self._far[window] = torch.cat([prompt, own], 1) >= window
+        return self._far[window]

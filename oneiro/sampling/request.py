@@ -12,7 +12,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.completion import ServerFault
 
 if TYPE_CHECKING:
     import httpx2
@@ -109,3 +108,11 @@ def ask(url: str, body: Any = None, seconds: float = 60.0, max_bytes: int = MAX_
         return json.loads(content)
     except (ValueError, RecursionError) as error:
         raise ServerFault("the reply is no JSON") from error
+
+
+class ServerFault(Exception):
+    """A request went wrong in a way that another attempt may mend."""
+
+    def __init__(self, message: str, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after

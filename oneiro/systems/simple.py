@@ -20,7 +20,7 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.policies import ModelPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, Row, Tokens, given
+from oneiro.episode import Episode, Row, Sample, Tokens, given
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import LearnerSettings
@@ -37,7 +37,6 @@ from oneiro.rundir.run import METRICS, Run, holds_run
 from oneiro.runtime import distributed, files, interrupt, seeds, threads
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import WorldChoice
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
-from oneiro.episode import Episode, FinishReason, Row, Tokens, given
+from oneiro.episode import Episode, FinishReason, Row, Sample, Tokens, given
 from oneiro.learning import stages
 from oneiro.learning.settings import SftSettings
 from oneiro.learning.stages import Curve, Rollout
@@ -29,7 +29,6 @@ from oneiro.rundir.run import METRICS
 from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 from oneiro.tasks.base import Predictor, Reward
 from oneiro.tasks.recipe import AnsweringRecipe
 from oneiro.tasks.task import AFTER, BEFORE, CONTROL, RL, Task

@@ -14,13 +14,12 @@ from oneiro.agents.game import Attempt, Game
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import MAX_FAILED_EPISODES, attempts, play
-from oneiro.episode import Episode, FinishReason, describe_errors
+from oneiro.episode import Episode, FinishReason, Sample, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import Step, World, WorldLost
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake

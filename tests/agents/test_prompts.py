@@ -10,8 +10,7 @@ from oneiro.agents.policies import ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason
-from oneiro.sampling.sample import Sample
+from oneiro.episode import Episode, FinishReason, Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 

@@ -13,13 +13,12 @@ from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, ScriptedPolic
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason, Segment, describe_errors
+from oneiro.episode import Episode, FinishReason, Sample, Segment, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake

@@ -17,7 +17,8 @@ from oneiro.agents.reply import write
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
 from oneiro.learning.learner import Learner, LearnerSettings
-from oneiro.learning.loop import RlSettings, learn
+from oneiro.learning.loop import RlSettings
+from oneiro.learning.update import learn
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError

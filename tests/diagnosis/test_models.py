@@ -12,7 +12,7 @@ from transformers import LlamaConfig
 from oneiro.diagnosis import models as model_check
 from oneiro.diagnosis.models import ARCHITECTURES, check_model
 from oneiro.models import backbone
-from oneiro.models.small import first_kinds, small_config
+from oneiro.models.admission import first_kinds, small_config
 from oneiro.runtime.errors import OneiroError
 
 

@@ -7,8 +7,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 
-from oneiro.episode import Episode, Group, Row, SamplingParams, Segment, given
-from oneiro.learning import filters, rl_settings
+from oneiro.episode import Episode, Floats, Row, SamplingParams, Segment, given
+from oneiro.learning import rl_settings
 from oneiro.learning.algorithms import (
     Algorithm,
     DrGrpo,
@@ -24,8 +24,9 @@ from oneiro.learning.algorithms import (
 from oneiro.learning.algorithms.base import trajectory
 from oneiro.learning.algorithms.ppo import bi_level_gae, gae
 from oneiro.learning.algorithms.turn_grpo import returns_of, turns_of
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.losses import LossSettings, kl_estimate, policy_loss, value_loss
+from oneiro.learning.settings import FilterSettings
+from oneiro.learning.update import keep_groups
 from oneiro.runtime import plugins
 
 
@@ -38,8 +39,8 @@ def outcome(score: float, group: int, tokens: int = 2) -> Trajectory:
 GROUPS = [outcome(1, 0), outcome(0, 0), outcome(0, 0), outcome(1, 0), outcome(2, 1), outcome(5, 1)]
 
 
-def per_episode(estimate: object) -> list[float]:
-    return [float(a[0]) for a in estimate.advantages]  # type: ignore[attr-defined]
+def per_episode(advantages: list[Floats]) -> list[float]:
+    return [float(a[0]) for a in advantages]
 
 
 def test_grpo_is_the_score_in_units_of_the_groups_spread() -> None:
@@ -56,12 +57,12 @@ def test_turn_grpo_judges_a_turn_by_what_came_from_it_on() -> None:
 
     # Returns: 6, 5, 3 and 2, 2, 0, which are 2, 1.5 and 1.5 from their means: the unit is sqrt(2 * 8.5 / 3).
     unit = np.sqrt(17 / 3)
-    one, two = TurnGrpo().estimate([turns(1, 2, 3), turns(0, 2, 0)]).advantages
+    one, two = TurnGrpo().estimate([turns(1, 2, 3), turns(0, 2, 0)])
     np.testing.assert_allclose(one, np.array([2, 2, 1.5, 1.5, 1.5]) / unit, rtol=1e-5)
     np.testing.assert_allclose(two, -one, rtol=1e-5)
     # With gamma 0 a turn answers for itself alone: 0.5, 0 and 1.5 from their means.
     unit = np.sqrt(2 * 2.5 / 3)
-    one, two = TurnGrpo(gamma=0.0).estimate([turns(1, 2, 0), turns(0, 2, 3)]).advantages
+    one, two = TurnGrpo(gamma=0.0).estimate([turns(1, 2, 0), turns(0, 2, 3)])
     np.testing.assert_allclose(one, np.array([0.5, 0.5, 0, -1.5, -1.5]) / unit, rtol=1e-5)
     np.testing.assert_allclose(two, -one, rtol=1e-5)
 
@@ -72,11 +73,11 @@ def test_state_grpo_judges_a_turn_against_its_states_other_visits() -> None:
     stuck = Trajectory(np.array([0, 0, 0], np.float32), ends, 0, 0.0, states=(b"start", b"start"))
     # Returns 1, 1 and 0, 0: spread 1/2, mean of either turn 1/2. Values with one prior visit worth that:
     #   start (1 + 0 + 0 + 1/2) / 4 = 3/8, door (1 + 1/2) / 2 = 3/4.
-    one, two = StateGrpo(lam=1.0).estimate([lucky, stuck]).advantages
+    one, two = StateGrpo(lam=1.0).estimate([lucky, stuck])
     np.testing.assert_allclose(one, [1.25, 1.25, 0.5], rtol=1e-5)
     np.testing.assert_allclose(two, [-0.75, -0.75, -0.75], rtol=1e-5)
     # With lam 0 a turn is worth the value it led to: start -> door 3/4 - 3/8, start -> start 0.
-    one, two = StateGrpo(lam=0.0).estimate([lucky, stuck]).advantages
+    one, two = StateGrpo(lam=0.0).estimate([lucky, stuck])
     np.testing.assert_allclose(one, [0.75, 0.75, 0.5], rtol=1e-5)
     np.testing.assert_allclose(two, [0, 0, -0.75], rtol=1e-5, atol=1e-7)
 
@@ -84,7 +85,7 @@ def test_state_grpo_judges_a_turn_against_its_states_other_visits() -> None:
 def test_state_grpo_finds_nothing_in_members_that_are_alike() -> None:
     """Rewards on the way are in the value of every turn."""
     alike = Trajectory(np.array([-0.1, -0.1, 1], np.float32), np.ones(3, bool), 0, 0.8, states=(b"a", b"b", b"c"))
-    for found in StateGrpo(prior=2.0).estimate([alike] * 4).advantages:
+    for found in StateGrpo(prior=2.0).estimate([alike] * 4):
         np.testing.assert_allclose(found, 0, atol=1e-6)
 
 
@@ -120,7 +121,7 @@ def test_a_group_of_one_has_no_advantage() -> None:
 def test_reinforce_whitens_returns_to_come_over_all_tokens() -> None:
     t = Trajectory(np.array([1, 0, 2], np.float32), np.array([True, False, True]), 0, 3)
     # Returns with gamma 1/2: [1 + 0 + 0.5, 1, 2]; mean 1.5, variance (0 + .25 + .25) / 3.
-    (found,) = Reinforce(gamma=0.5).estimate([t]).advantages
+    (found,) = Reinforce(gamma=0.5).estimate([t])
     np.testing.assert_allclose(found, np.array([0, -0.5, 0.5]) / np.sqrt(1 / 6), rtol=1e-5)
 
 
@@ -156,10 +157,9 @@ def test_a_turn_that_earned_nothing_still_ends() -> None:
 
 def test_ppo_returns_are_advantages_plus_values() -> None:
     t = Trajectory(np.array([0, 1], np.float32), np.array([False, True]), 0, 1, np.array([0.5, 0.25], np.float32))
-    estimate = Ppo(whiten=False).estimate([t])
-    np.testing.assert_allclose(estimate.advantages[0], [0.5, 0.75])
-    assert estimate.returns is not None
-    np.testing.assert_allclose(estimate.returns[0], [1, 1])
+    (advantages,) = Ppo(whiten=False).estimate([t])
+    np.testing.assert_allclose(advantages, [0.5, 0.75])
+    assert t.returns is not None and t.returns.tolist() == [1, 1]
 
 
 def turn_segments(turn: int, tokens: int) -> list[Segment]:
@@ -178,26 +178,26 @@ def test_rewards_stand_on_the_last_sampled_token_of_their_turn(one_row: bool) ->
     np.testing.assert_array_equal(t.turn_ends, [False, False, True, False, True])
 
 
-def group(*scores: float) -> Group:
-    return Group([Episode([], rewards=[s]) for s in scores])
+def group(*scores: float) -> list[Episode]:
+    return [Episode([], rewards=[s]) for s in scores]
 
 
 def test_filters_judge_raw_scores() -> None:
     groups = [group(1, 1), group(0, 1), group(0, 4), group(0, 2)]  # stds 0, .5, 2, 1
-    kept = lambda **settings: [groups.index(g) for g in filters.keep(groups, FilterSettings(**settings))]  # noqa: E731
+    kept = lambda **settings: [groups.index(g) for g in keep_groups(groups, FilterSettings(**settings))]  # noqa: E731
     assert kept(name="none") == [0, 1, 2, 3]
     assert kept(name="varied") == [1, 2, 3]
     assert kept(name="fraction", keep=0.25) == [2]
     assert kept(name="fraction", keep=0.5) == [2, 3]
     assert kept(name="top-p", keep=0.5) == [2]  # 2 of 3.5 is more than half
     assert kept(name="top-p", keep=0.9) == [1, 2, 3]
-    assert filters.keep([group(1, 1)], FilterSettings(name="top-p", keep=0.9)) == []
+    assert keep_groups([group(1, 1)], FilterSettings(name="top-p", keep=0.9)) == []
     # exp of the stds: 1, 1.65, 7.39, 2.72, in all 12.76.
     assert kept(name="softmax-top-p", keep=0.5) == [2]
     assert kept(name="softmax-top-p", keep=0.9) == [1, 2, 3]  # 11.76 of them
     assert kept(name="softmax-top-p", keep=0.95) == [0, 1, 2, 3]
     for name in ("top-p", "softmax-top-p"):
-        assert filters.keep([], FilterSettings(name=name, keep=0.9)) == []
+        assert keep_groups([], FilterSettings(name=name, keep=0.9)) == []
 
 
 def test_clipping_by_hand() -> None:
@@ -283,7 +283,7 @@ def group_of(trajectories: list[Trajectory], i: int) -> list[Trajectory]:
 
 
 def check(algorithm: Algorithm, trajectories: list[Trajectory], expected: list[list[float]]) -> None:
-    found = algorithm.estimate(trajectories).advantages
+    found = algorithm.estimate(trajectories)
     for number, (a, b) in enumerate(zip(found, expected, strict=True)):
         assert a.dtype == np.float32 and a.shape == (len(b),)
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5, err_msg=f"episode {number}")
@@ -382,7 +382,7 @@ def test_returns_to_come_are_whitened_over_all_tokens(baseline: bool) -> None:
 
 def test_tokens_that_are_all_alike_whiten_to_nothing() -> None:
     alike = [Trajectory(np.array([2.0], np.float32), np.array([True]), 0, 2.0)] * 3
-    assert [found.tolist() for found in Reinforce().estimate(alike).advantages] == [[0.0]] * 3
+    assert [found.tolist() for found in Reinforce().estimate(alike)] == [[0.0]] * 3
 
 
 @pytest.mark.parametrize("bi_level", [False, True])
@@ -414,10 +414,9 @@ def test_ppo_sums_discounted_surprises(bi_level: bool) -> None:
     settings = {"gamma": gamma, "lam": lam, "turn_gamma": turn_gamma, "bi_level": bi_level}
     check(Ppo(**settings, whiten=False), trajectories, expected)  # type: ignore[arg-type]
     check(Ppo(**settings), trajectories, whitened(expected))  # type: ignore[arg-type]
-    returns = Ppo(**settings).estimate(trajectories).returns  # type: ignore[arg-type]
-    assert returns is not None
-    for found, advantage, t in zip(returns, expected, trajectories, strict=True):
-        np.testing.assert_allclose(found, np.array(advantage) + t.values, rtol=1e-4, atol=1e-5)
+    for advantage, t in zip(expected, trajectories, strict=True):
+        assert t.returns is not None
+        np.testing.assert_allclose(t.returns, np.array(advantage) + t.values, rtol=1e-4, atol=1e-5)
 
 
 def test_what_algorithms_say_about_the_loss() -> None:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.episode import Row, SamplingParams, Segment, given
+from oneiro.episode import PrefixGroup, Row, SamplingParams, Segment, given
 from oneiro.learning import batch as batching
 from oneiro.learning.batch import PackedGroups, RowsAfterPrefix, SeparateRows, batches
 from oneiro.learning.example import Example
-from oneiro.models.prefix import PrefixGroup
 
 
 def reply(*tokens: int, turn: int = 0, temperature: float = 1.0, **more: Any) -> Segment:
@@ -28,8 +27,8 @@ def family(prefix: list[int], *lengths: int, start: int = 100) -> list[Example]:
 def test_separate_rows_are_padded_and_know_what_predicts_what() -> None:
     examples = family([1, 2, 3], 2, 4)
     (found,) = batches(examples, 1000, share=False)
-    assert isinstance(found.layout, SeparateRows)
-    assert found.layout.tokens.tolist() == [[1, 2, 3, 100, 101, 0, 0], [1, 2, 3, 110, 111, 112, 113]]
+    assert isinstance(found, SeparateRows)
+    assert found.tokens.tolist() == [[1, 2, 3, 100, 101, 0, 0], [1, 2, 3, 110, 111, 112, 113]]
     assert found.where.tolist() == [2, 3, 9, 10, 11, 12] and found.targets.tolist() == [100, 101, 110, 111, 112, 113]
     assert found.rows.tolist() == [0, 0, 1, 1, 1, 1] and found.computed_tokens == 14
     assert [(i, at.tolist()) for i, at in found.places] == [(0, [3, 4]), (1, [3, 4, 5, 6])]
@@ -40,11 +39,11 @@ def test_separate_rows_are_padded_and_know_what_predicts_what() -> None:
 def test_rows_after_a_prefix_leave_its_last_token_with_each_row() -> None:
     examples = [*family([1, 2, 3], 2, 4), *family([8, 9], 1, start=200)]
     (found,) = batches(examples, 1000, share=True, packed=False)
-    assert isinstance(found.layout, RowsAfterPrefix)
+    assert isinstance(found, RowsAfterPrefix)
     # Groups by the length of what they share: [8] and its row, then [1, 2] and its two.
-    assert found.layout.tokens.tolist() == [[9, 200, 0, 0, 0], [3, 100, 101, 0, 0], [3, 110, 111, 112, 113]]
-    assert found.layout.prefixes.tolist() == [[8, 0], [1, 2]] and found.layout.lengths.tolist() == [1, 2]
-    assert found.layout.owner.tolist() == [0, 1, 1] and found.layout.start.tolist() == [1, 2, 2]
+    assert found.tokens.tolist() == [[9, 200, 0, 0, 0], [3, 100, 101, 0, 0], [3, 110, 111, 112, 113]]
+    assert found.prefixes.tolist() == [[8, 0], [1, 2]] and found.lengths.tolist() == [1, 2]
+    assert found.owner.tolist() == [0, 1, 1] and found.start.tolist() == [1, 2, 2]
     assert found.where.tolist() == [0, 5, 6, 10, 11, 12, 13] and found.computed_tokens == 15 + 4
     assert [(i, at.tolist()) for i, at in found.places] == [(2, [2]), (0, [3, 4]), (1, [3, 4, 5, 6])]
 
@@ -52,13 +51,13 @@ def test_rows_after_a_prefix_leave_its_last_token_with_each_row() -> None:
 def test_packed_groups_put_row_after_row_behind_their_prefix() -> None:
     examples = [*family([1, 2, 3], 2, 3), *family([8, 9], 1, start=200)]
     (found,) = batches(examples, 1000, share=True, packed=True)
-    assert isinstance(found.layout, PackedGroups)
+    assert isinstance(found, PackedGroups)
     # [8] 9 200; [1 2] 3 100 101, 3 110 111 112: 3 and 9 tokens, in sequences of a multiple of 8.
-    assert found.layout.tokens.tolist() == [
+    assert found.tokens.tolist() == [
         [8, 9, 200] + [0] * 13, [1, 2, 3, 100, 101, 3, 110, 111, 112] + [0] * 7,
     ]  # fmt: skip
-    assert found.layout.row_id.tolist() == [[0, 1, 1] + [-1] * 13, [0, 0, 1, 1, 1, 2, 2, 2, 2] + [-1] * 7]
-    assert found.layout.positions.tolist() == [[0, 1, 2] + [0] * 13, [0, 1, 2, 3, 4, 2, 3, 4, 5] + [0] * 7]
+    assert found.row_id.tolist() == [[0, 1, 1] + [-1] * 13, [0, 0, 1, 1, 1, 2, 2, 2, 2] + [-1] * 7]
+    assert found.positions.tolist() == [[0, 1, 2] + [0] * 13, [0, 1, 2, 3, 4, 2, 3, 4, 5] + [0] * 7]
     assert found.where.tolist() == [1, 18, 19, 21, 22, 23] and found.computed_tokens == 32
     assert batching.packed_length(examples, PrefixGroup(2, [0, 1])) == 2 + 3 + 4
     (exact,) = batches(family([1, 2], 6), 1000, share=True, packed=True)
@@ -69,9 +68,9 @@ def test_prefixes_are_shared_where_that_saves_a_fifth() -> None:
     # Two rows of 5 + n tokens share 4: 4 of 2 x (5 + n) is a fifth at n = 5.
     for n, kind in ((5, RowsAfterPrefix), (6, SeparateRows)):
         (found,) = batches(family([1, 2, 3, 4, 5], n, n), 1000)
-        assert isinstance(found.layout, kind)
+        assert isinstance(found, kind)
     (found,) = batches(family([1, 2, 3, 4, 5], 5, 5), 1000, packed=True)
-    assert isinstance(found.layout, PackedGroups)
+    assert isinstance(found, PackedGroups)
 
 
 def test_batches_hold_what_fits_the_budget_and_no_more() -> None:

@@ -13,13 +13,13 @@ from oneiro.episode import Row, SamplingParams, given
 from oneiro.learning import checkpoint, loop
 from oneiro.learning.example import Example
 from oneiro.learning.learner import PATIENCE, Learner, LearnerSettings
-from oneiro.learning.reference import Reference
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import OptimiserSettings, ReferenceSettings
+from oneiro.learning.update import Reference
 from oneiro.models.admission import backbone_of, excerpt
 from oneiro.models.backbone import Backbone
 from oneiro.models.heads import ValueHead
-from oneiro.sampling.draw import draw
+from oneiro.sampling.decode_batch import draw
 from tests.conftest import make_tiny
 
 

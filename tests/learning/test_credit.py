@@ -59,7 +59,7 @@ def likeness(algorithm: Algorithm, groups: list[Group], apart: bool = False) -> 
             rewards[-1] = reward
             states = tuple(bytes([cell, member * apart, turn * apart]) for turn, cell in enumerate(cells))
             trajectories.append(Trajectory(rewards, np.ones(len(cells), bool), number, reward, states=states))
-        estimated += [found[:-1] for found in algorithm.estimate(trajectories).advantages]
+        estimated += [found[:-1] for found in algorithm.estimate(trajectories)]
         expected += [true[:-1] for _, true, _ in group]
     found, true = np.concatenate(estimated), np.concatenate(expected)
     return float(found @ true / np.linalg.norm(found) / np.linalg.norm(true))

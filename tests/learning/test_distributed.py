@@ -32,13 +32,13 @@ from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
 from oneiro.learning.settings import CorrectionSettings, OptimiserSettings, ReferenceSettings
 from oneiro.models.admission import backbone_of
 from oneiro.models.language import LanguageModel, LoraSettings, read_state, with_lora
-from oneiro.models.video import transformer
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.settings import TransformerSettings
 from oneiro.runtime import distributed, files, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.engine import portions as prompt_portions
+from oneiro.tasks.video.model import create_transformer
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings
 from tests.ranks import SECONDS, on_every_rank, on_ranks, start
@@ -125,7 +125,7 @@ def filmed(language: LanguageModel) -> Callable[[int], list[Episode]]:
 
 
 def film_model() -> LanguageModel:
-    made = transformer.create(TransformerSettings(layers=2, width=32, heads=2, mlp=48), FRAMES, 1)
+    made = create_transformer(TransformerSettings(layers=2, width=32, heads=2, mlp=48), FRAMES, 1)
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in made.backbone.parameters():

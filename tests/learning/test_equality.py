@@ -24,11 +24,11 @@ from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.learning import learner as learner_module
 from oneiro.learning.algorithms import Algorithm, DrGrpo, Grpo, Ppo, Reinforce, Rloo
 from oneiro.learning.example import Example
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings
+from oneiro.learning.settings import FilterSettings
 from oneiro.models.language import LanguageModel, LoraSettings, assemble, with_lora
 
 VOCABULARY = 64

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oneiro.episode import Row, SamplingParams, Segment, given
-from oneiro.learning.example import Example, groups_of
-from oneiro.models.prefix import PrefixGroup
+from oneiro.episode import PrefixGroup, Row, SamplingParams, Segment, given
+from oneiro.learning.example import Example, prefix_groups
 from oneiro.runtime.errors import OneiroError
 
 
@@ -23,7 +22,7 @@ def test_what_rows_may_share_ends_before_the_first_loss_and_where_it_is_told_to(
     assert Row(parts).prefix.tolist() == [1, 2, 3] and Row(parts, shared_segments=1).prefix.tolist() == [1, 2]
     assert Row(parts, shared_segments=0).prefix.tolist() == [] and Row([reply(6)]).prefix.tolist() == []
     assert Example.of(Row(parts)).shared.tolist() == [1, 2] and Example.of(Row([reply(6)])).shared.tolist() == []
-    found = groups_of([Example.of(Row(parts)), Example.of(Row([reply(6)])), Example.of(Row(parts))])
+    found = prefix_groups([Example.of(Row(parts)), Example.of(Row([reply(6)])), Example.of(Row(parts))])
     assert found == [PrefixGroup(2, [0, 2]), PrefixGroup(0, [1])]
 
 

@@ -12,12 +12,12 @@ from oneiro.episode import Episode, Row, given
 from oneiro.learning import checkpoint, finite, sft
 from oneiro.learning.distributed import DataParallel
 from oneiro.learning.example import Example
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.finite import NotFiniteError
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import Optimiser, OptimiserSettings
+from oneiro.learning.settings import FilterSettings
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError

@@ -13,16 +13,16 @@ import pytest
 import torch
 
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
-from oneiro.learning import checkpoint, loop, sft
+from oneiro.learning import checkpoint, loop, sft, update
 from oneiro.learning.algorithms import DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
 from oneiro.learning.correction import CorrectionSettings
 from oneiro.learning.example import Example, gather, scatter
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import LearnerSettings
-from oneiro.learning.loop import Callbacks, RlSettings, actor_of, examples_of, minibatches, reinforce, trajectory_of
+from oneiro.learning.loop import AsyncRollout, Callbacks, RlSettings, actor_of, copy_of, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings
-from oneiro.learning.reference import Reference, ReferenceSettings
+from oneiro.learning.settings import FilterSettings
+from oneiro.learning.update import Reference, ReferenceSettings, examples_of, minibatches, trajectory_of
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
@@ -223,7 +223,7 @@ def test_what_fails_ahead_fails_the_run(tmp_path: Path) -> None:
 
 
 def test_environment_tokens_get_a_weight_only_after_the_first_reply() -> None:
-    from oneiro.learning.loop import environment_tokens
+    from oneiro.learning.update import environment_tokens
 
     language = make_tiny()
     (episode, *_) = play_with(language)(0)
@@ -302,7 +302,8 @@ def test_a_refill_never_makes_a_batch_larger(tmp_path: Path) -> None:
 
 def test_episodes_cut_by_the_token_limit_leave_the_policy_loss(tmp_path: Path) -> None:
     """The same weights as if only the whole episodes had been learned from, with the advantages of all."""
-    from oneiro.learning.loop import learn, make_learners
+    from oneiro.learning.loop import make_learners
+    from oneiro.learning.update import learn
 
     def go(masked: bool) -> tuple[dict[str, float], LanguageModel]:
         language = make_tiny()
@@ -529,8 +530,8 @@ def test_cut_replies_are_told_by_their_own_reason() -> None:
     ended = reply(2, finish_reason=FinishReason.TOKEN)
     given_cut = given([3])
     given_cut.finish_reason = FinishReason.LENGTH
-    assert loop.is_truncated(Episode([Row([given([1]), ended]), Row([given([1]), cut])]))
-    assert not loop.is_truncated(Episode([Row([given([1]), ended, given_cut])]))
+    assert update.is_truncated(Episode([Row([given([1]), ended]), Row([given([1]), cut])]))
+    assert not update.is_truncated(Episode([Row([given([1]), ended, given_cut])]))
     masked = examples_of(Episode([Row([given([1]), cut]), Row([given([1]), ended])]), RlSettings(mask_truncated=True))
     assert [e.weights["policy"].tolist() for e in masked] == [[0, 0], [0, 0]]
     assert [e.weights["kl"].tolist() for e in masked] == [[0, 1], [0, 1]]
@@ -560,7 +561,7 @@ def test_a_refill_numbers_its_batches_behind_the_last_step_and_its_groups_behind
     broken = replace(batch(5.0)[0], finish_reason=FinishReason.ERROR)
     silent = Episode([Row([given([1])])], rewards=[3.0])
     (good,) = batch(1.0)
-    assert loop.learnable([broken, silent, good]) == [good]
+    assert update.learnable([broken, silent, good]) == [good]
 
 
 def test_what_the_loop_says_about_the_loss_and_who_learns(tiny: LanguageModel) -> None:
@@ -587,16 +588,44 @@ def test_what_the_loop_says_about_the_loss_and_who_learns(tiny: LanguageModel) -
 
 def test_minibatches_are_even_random_and_in_order() -> None:
     rows = [*family([1, 2, 3], 1, 1, 1, 1, 1), *family([4], 1), *family([5], 1), *family([6], 1)]
-    parts = loop.minibatches(rows, 2, seed=1)
+    parts = update.minibatches(rows, 2, seed=1)
     assert sorted(i for p in parts for i in p) == list(range(8)) and [len(p) for p in parts] == [4, 4]
     assert all(p == sorted(p) for p in parts) and any({0, 1, 2, 3} <= set(p) for p in parts)
-    assert loop.minibatches(rows, 1, seed=1) == [list(range(8))]
-    assert len({str(loop.minibatches(rows, 3, seed)) for seed in range(6)}) > 1
+    assert update.minibatches(rows, 1, seed=1) == [list(range(8))]
+    assert len({str(update.minibatches(rows, 3, seed)) for seed in range(6)}) > 1
     order = seeds.generator(4).permutation(3)
-    assert loop.minibatches(family([1], 1, 1, 1), 5, 4) == [[int(order[k])] for k in range(3)]
+    assert update.minibatches(family([1], 1, 1, 1), 5, 4) == [[int(order[k])] for k in range(3)]
 
 
 def test_one_turn_is_as_long_as_its_tokens() -> None:
     reply = Segment(np.array([2, 3, 4], np.int32), True, logprobs=np.zeros(3, np.float32), params=SamplingParams())
     episode = Episode([Row([given([1]), reply])], [1.0])
     assert loop.describe([episode])["response_length"] == 3.0
+
+
+def test_an_actor_follows_the_policy_and_plays_ahead_with_what_it_knew(tiny: LanguageModel) -> None:
+    actor = copy_of(tiny)
+    assert not any(p.requires_grad for p in actor.backbone.parameters()) and actor.backbone is not tiny.backbone
+    seen: list[tuple[int, float]] = []
+
+    def play(step: int) -> list[Episode]:
+        seen.append((step, float(actor.backbone.norm.weight.detach()[0])))
+        return [Episode([], seed=step)]
+
+    def set_policy(value: float) -> None:
+        with torch.no_grad():
+            tiny.backbone.norm.weight[0] = value
+
+    with AsyncRollout(play, tiny, actor) as rollout:
+        set_policy(1.0)
+        assert rollout.episodes(0)[0].seed == 0
+        rollout.begin(1)
+        assert rollout._coming is not None and rollout._coming.result()[0].seed == 1
+        set_policy(2.0)
+        assert rollout.episodes(1)[0].seed == 1 and rollout._coming is None
+        assert rollout.more(7)[0].seed == 7
+        assert rollout.episodes(2)[0].seed == 2
+    assert seen == [(0, 1.0), (1, 1.0), (7, 1.0), (2, 2.0)]
+    with AsyncRollout(lambda step: [Episode([], seed=step)], tiny, tiny) as own:
+        own.begin(3)
+        assert own._coming is None and own.episodes(4)[0].seed == 4

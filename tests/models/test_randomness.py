@@ -12,17 +12,18 @@ from torch import Tensor, nn
 from transformers import LlamaConfig
 
 from oneiro.models import language as languages
+from oneiro.models.admission import random_model, small_config
 from oneiro.models.heads import OutcomeHead, ValueHead
 from oneiro.models.language import LanguageModel, ModelSettings, create_tiny, with_lora
 from oneiro.models.randomness import seeded
 from oneiro.models.settings import LoraSettings
-from oneiro.models.small import random_model, small_config
-from oneiro.models.video import pixel, transformer
+from oneiro.models.video import pixel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.pixel import PixelSettings
 from oneiro.models.video.settings import FrameTokenizerSettings, TransformerSettings
+from oneiro.tasks.video.model import create_transformer
 from tests.conftest import global_generators
 
 SMALL = ModelSettings(layers=1, width=16, heads=2, mlp=16)
@@ -57,7 +58,7 @@ MAKERS: dict[str, Callable[[Path], nn.Module]] = {
     "value head": lambda folder: ValueHead(4),
     "outcome head": lambda folder: OutcomeHead(4, 2),
     "frame predictor": lambda folder: (
-        transformer.create(TransformerSettings(layers=1, width=8, heads=1, mlp=8), Layout.single_step(9, 4, 2), 1).model
+        create_transformer(TransformerSettings(layers=1, width=8, heads=1, mlp=8), Layout.single_step(9, 4, 2), 1).model
     ),
     "frame tokenizer": lambda folder: tokenizers.create(FRAMES, 1),
     "pixel reader": reader,

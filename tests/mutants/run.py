@@ -49,7 +49,7 @@ MUTATED = {
     "oneiro/tasks": ("tests/tasks", "tests/agents/planning"),
     "oneiro/systems": ("tests/systems",),
     "oneiro/report/stats.py": ("tests/report", "tests/systems/test_seeds.py"),
-    "oneiro/worlds/shop/reward.py": ("tests/worlds/shop",),
+    "oneiro/worlds/shop/webshop.py": ("tests/worlds/shop",),
     "oneiro/worlds/textgame/state.py": ("tests/worlds/textgame", "tests/tasks/textgame"),
     "oneiro/diagnosis/plan.py": ("tests/diagnosis/test_plan.py",),
 }

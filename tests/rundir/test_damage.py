@@ -14,8 +14,7 @@ from oneiro.cli import main
 from oneiro.recipe import build
 from oneiro.rundir.records import read_log, write_episodes
 from oneiro.rundir.run import Run
-from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.terminal import printable
+from oneiro.runtime.errors import OneiroError, printable
 from oneiro.systems.spa.recipe import SpaRecipe
 from tests.chaos.folders import FINISHED, LOGS, REPORT_FILES, RUN_FILES
 from tests.toy_system import ToyRecipe

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from safetensors.torch import load_file
 
+from oneiro.episode import Sample
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 
 
 class FakeServer:

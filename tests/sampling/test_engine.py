@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.episode import FinishReason, Row, SamplingParams, given
+from oneiro.episode import FinishReason, Row, Sample, SamplingParams, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
@@ -17,11 +17,9 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import engine
 from oneiro.sampling import engine as engines
-from oneiro.sampling.decode_batch import DecodeBatch
-from oneiro.sampling.draw import draw, invert
+from oneiro.sampling.decode_batch import DecodeBatch, draw, invert
 from oneiro.sampling.engine import FREE, Engine, SamplingSettings
 from oneiro.sampling.prefixes import Sharing
-from oneiro.sampling.sample import Sample
 from tests.conftest import make_tiny
 
 PROMPTS = [np.array([5, 6, 7]), np.array([9] * 12), np.array([5, 6, 7]), np.array([40, 3])]
@@ -345,12 +343,12 @@ def test_prompts_are_shared_where_rows_come_in_groups_of_like_size() -> None:
     assert not sharing.admit(slice(0, 2), kv_cache, torch.tensor([0, 1]), lengths[[0, 2]])
     assert sharing.admit(slice(2, 6), kv_cache, torch.tensor([0, 0, 1, 1]), lengths)
     assert sharing.start.tolist() == [0, 0, 3, 3, 2, 2, 0, 0]
-    (found,) = sharing.seated(6)
+    (found,) = sharing.seat_rows(6)
     assert (found.members, torch.as_tensor(found.rows).tolist()) == (2, [2, 3, 4, 5])
     sharing.move(torch.tensor([5]), torch.tensor([2]))
-    sharing.seated(5)
+    sharing.seat_rows(5)
     assert torch.as_tensor(found.rows).tolist() == [3, 2, 4]
-    assert sharing.seated(2) == []
+    assert sharing.seat_rows(2) == []
 
 
 def test_a_sample_comes_apart_into_runs_of_one_author() -> None:

@@ -13,9 +13,9 @@ from oneiro.episode import Episode, Row, given
 from oneiro.learning import head
 from oneiro.learning.batch import batches
 from oneiro.learning.example import Example
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
+from oneiro.learning.settings import FilterSettings
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import PrefixGroups, Rule
 from oneiro.models.heads import OutputHead

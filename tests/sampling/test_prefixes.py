@@ -50,7 +50,7 @@ def test_rows_share_prompts_by_batches_and_forget_those_that_nobody_continues() 
     assert sharing.admit(slice(6, 8), two, torch.tensor([0, 0]), torch.tensor([6, 6]))
     assert sharing.batch.tolist() == [0, 0, 0, 0, 1, 1, 1, 1] and len(sharing.prefixes) == 2
     assert sharing.owner.tolist() == [0, 1, 1, 0, 0, 0, 0, 0] and sharing.start.tolist() == [3, 2, 2, 3, 6, 6, 6, 6]
-    first, second = sharing.seated(8)
+    first, second = sharing.seat_rows(8)
     assert (first.source is one, second.source is two, first.members, second.members) == (True, True, 2, 4)
     assert torch.as_tensor(first.rows).tolist() == [0, 3, 1, 2] and torch.as_tensor(second.rows).tolist() == [
         4,
@@ -60,8 +60,8 @@ def test_rows_share_prompts_by_batches_and_forget_those_that_nobody_continues() 
     ]
     sharing.move(torch.tensor([7, 6]), torch.tensor([0, 2]))
     assert sharing.batch.tolist()[:4] == [1, 0, 1, 0] and sharing.start.tolist()[:4] == [6, 2, 6, 3]
-    assert [torch.as_tensor(found.rows).tolist() for found in sharing.seated(6)] == [[3, 1], [0, 2, 4, 5]]
-    assert [found.source is two for found in sharing.seated(1)] == [True]
+    assert [torch.as_tensor(found.rows).tolist() for found in sharing.seat_rows(6)] == [[3, 1], [0, 2, 4, 5]]
+    assert [found.source is two for found in sharing.seat_rows(1)] == [True]
     # A new batch gets a number of its own; three rows of one prompt and one of another are copied instead.
     three = caches(2, 3)
     assert sharing.admit(slice(1, 5), three, torch.tensor([0, 0, 1, 1]), torch.tensor([1, 1, 2, 2]))
@@ -78,11 +78,11 @@ def test_rows_share_prompts_by_batches_and_forget_those_that_nobody_continues() 
 def test_who_sits_where_is_found_anew_after_every_admission_and_move() -> None:
     sharing, one, two = Sharing(4), caches(1, 3), caches(1, 5)
     assert sharing.admit(slice(0, 4), one, torch.tensor([0] * 4), torch.tensor([3] * 4))
-    assert [found.source is one for found in sharing.seated(4)] == [True]
+    assert [found.source is one for found in sharing.seat_rows(4)] == [True]
     assert sharing.admit(slice(2, 4), two, torch.tensor([0, 0]), torch.tensor([5, 5]))
-    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[0, 1], [2, 3]]
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seat_rows(4)] == [[0, 1], [2, 3]]
     sharing.move(torch.tensor([2]), torch.tensor([0]))
-    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[1], [0, 2, 3]]
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seat_rows(4)] == [[1], [0, 2, 3]]
     # Also where the new rows have prompts of their own.
     assert not sharing.admit(slice(2, 4), caches(2, 3), torch.tensor([0, 1]), torch.tensor([3, 3]))
-    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seated(4)] == [[1], [0]]
+    assert [torch.arange(4)[found.rows].tolist() for found in sharing.seat_rows(4)] == [[1], [0]]

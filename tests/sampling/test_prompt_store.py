@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.episode import FinishReason, Row, given
+from oneiro.episode import FinishReason, PrefixGroup, Row, given
 from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.attention import Rule, attention
@@ -14,7 +14,14 @@ from oneiro.models.language import LanguageModel
 from oneiro.sampling.decode_batch import DecodeBatch
 from oneiro.sampling.engine import Engine, SamplingSettings, find_shares
 from oneiro.sampling.prefixes import NONE
-from oneiro.sampling.prompt_store import ContinueStored, PromptStore, Share, chunk_tokens
+from oneiro.sampling.prompt_store import (
+    ContinueStored,
+    PromptStore,
+    Share,
+    chunk_tokens,
+    common_length,
+    common_prefixes,
+)
 
 LONG, OTHER = (np.random.default_rng(0).integers(5, 60, (2, 40))).tolist()
 PROMPTS = [np.array(tokens) for tokens in (LONG, OTHER[:13], LONG, [*LONG[:30], 7, 8, 9], LONG[:30] + OTHER[:19], [5])]
@@ -152,3 +159,21 @@ def test_both_parts_together_are_attention_to_everything(rule: Rule) -> None:
         back = position[row] - torch.arange(position[row] + 1)
         mask = (back < (rule.window or 99))[None, None, None]
         torch.testing.assert_close(mixed[row], attention(query[row : row + 1], key, value, rule, mask=mask)[0])
+
+
+def test_prompts_are_grouped_by_what_they_begin_with() -> None:
+    def arrays(*prompts: list[int]) -> list[np.ndarray]:
+        return [np.array(prompt) for prompt in prompts]
+
+    one, other = arrays([1, 2, 3, 4], [1, 2, 9])
+    assert common_length(one, other) == 2 == common_length(other, one)
+    assert common_length(one, one) == 4 and common_length(one, one[:3]) == 3 and common_length(one[1:], one) == 0
+    prompts = arrays([1, 2, 3, 4], [5, 5], [1, 2, 9], [1, 2, 3, 7, 7], [1], [5, 5])
+    # 1 2 3 for two rows spares 3 tokens, 1 2 for three spares 4; 1 for four would spare 3.
+    assert common_prefixes(prompts, 1, 1) == [PrefixGroup(2, [0, 3, 2]), PrefixGroup(2, [1, 5])]
+    assert common_prefixes(prompts, 1, 3) == [PrefixGroup(3, [0, 3])]
+    # One that has less in common with others takes nothing from them, wherever it is sorted.
+    assert common_prefixes(arrays([1, 0], [1, 2, 3, 4], [1, 2, 3, 4], [1, 9]), 1, 1) == [PrefixGroup(4, [1, 2])]
+    # With two rows each, a prompt shares all of itself.
+    assert common_prefixes(prompts[:1], 2, 4) == [PrefixGroup(4, [0])] and common_prefixes(prompts[:1], 2, 5) == []
+    assert common_prefixes(prompts[:2], 1, 1) == [] == common_prefixes([], 2, 1)

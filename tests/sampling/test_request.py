@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.sampling.completion import ServerFault
-from oneiro.sampling.request import ask
+from oneiro.sampling.request import ServerFault, ask
 
 Answer = Callable[[BaseHTTPRequestHandler], object]
 

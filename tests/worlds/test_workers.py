@@ -18,14 +18,13 @@ from oneiro.agents.game import Game
 from oneiro.agents.policies import ModelPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import Episode, FinishReason, describe_errors
+from oneiro.episode import Episode, FinishReason, Sample, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost
 from oneiro.worlds.baselines import mixture

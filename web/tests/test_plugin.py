@@ -15,11 +15,10 @@ from oneiro import cli, worlds
 from oneiro.agents.game import Game, step_many
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import describe_errors
+from oneiro.episode import Sample, describe_errors
 from oneiro.report.episodes import record
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World, WorldLost, draw_level, level_key
 from oneiro.worlds.registry import WorldChoice
 from oneiro_web import base

@@ -22,11 +22,11 @@ from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
 from oneiro.agents.linear.features import PageFeatures, parts, stems
 from oneiro.agents.pages import compact
+from oneiro.episode import Sample
 from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_json, write_with
-from oneiro.sampling.sample import Sample
 
 SIZE = 1 << 15
 """Hashed features."""

@@ -73,7 +73,7 @@ def turn_numbers(
         rewards = np.asarray(episode.rewards, np.float32)
         ends = np.ones(len(messages), bool)  # a reply is one token here, and so the last one of its turn
         trajectories.append(Trajectory(rewards, ends, episode.group, episode.score, own, messages, after))
-    return algorithm.estimate(trajectories).advantages
+    return algorithm.estimate(trajectories)
 
 
 def cross_entropy(log_ratio: float, weight: float, before: float) -> float:

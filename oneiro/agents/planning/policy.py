@@ -12,9 +12,8 @@ from oneiro.agents.planning.base import Decision, Planner, PlannerName, PlannerS
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.mpc import ModelPredictiveControl
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.episode import Episode
+from oneiro.episode import Episode, Sample
 from oneiro.runtime import seeds
-from oneiro.sampling.sample import Sample
 from oneiro.worlds.base import World
 
 StateT = TypeVar("StateT")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory
+from oneiro.learning.algorithms.base import Algorithm, Trajectory
 from oneiro.learning.algorithms.dr_grpo import DrGrpo
 from oneiro.learning.algorithms.grpo import Grpo
 from oneiro.learning.algorithms.gspo import Gspo
@@ -15,7 +15,6 @@ from oneiro.learning.algorithms.turn_grpo import TurnGrpo
 __all__ = [
     "Algorithm",
     "DrGrpo",
-    "Estimate",
     "Grpo",
     "Gspo",
     "Ppo",

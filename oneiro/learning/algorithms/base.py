@@ -37,6 +37,8 @@ class Trajectory:
     """For each turn the tokens that stood before its first sampled one: all the agent had been told."""
     last_value: float = 0.0
     """An outcome critic's value of the state that the last turn left."""
+    returns: Floats | None = None
+    """What a critic should learn, where there is one: written by the algorithm."""
 
     def __len__(self) -> int:
         return len(self.rewards)
@@ -50,15 +52,6 @@ class Trajectory:
         """One number a turn -> the same number for each of its tokens."""
         lengths = np.diff(np.append(self.turn_starts, len(self)))
         return np.repeat(np.asarray(numbers, np.float32), lengths)
-
-
-@dataclass(slots=True)
-class Estimate:
-    """One number per sampled token and trajectory."""
-
-    advantages: list[Floats]
-    returns: list[Floats] | None = None
-    """What a critic should learn, where there is one."""
 
 
 class Algorithm(Settings):
@@ -81,8 +74,9 @@ class Algorithm(Settings):
         """Settings of the loss that the algorithm insists on, besides the aggregation."""
         return {}
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
-        raise NotImplementedError("estimate(trajectories) -> Estimate")
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
+        """Advantages [N] of each trajectory; an algorithm with a critic also writes `returns` into it."""
+        raise NotImplementedError("estimate(trajectories) -> one array of advantages a trajectory")
 
 
 def trajectory(episode: Episode, group: int) -> Trajectory:
@@ -112,9 +106,9 @@ def trajectory(episode: Episode, group: int) -> Trajectory:
     return Trajectory(rewards, ends, group, episode.score, states=tuple(states))
 
 
-def constant(trajectories: Sequence[Trajectory], advantages: NDArray[np.float64]) -> Estimate:
+def constant(trajectories: Sequence[Trajectory], advantages: NDArray[np.float64]) -> list[Floats]:
     """The same advantage for every token of an episode."""
-    return Estimate([np.full(len(t), a, np.float32) for t, a in zip(trajectories, advantages, strict=True)])
+    return [np.full(len(t), a, np.float32) for t, a in zip(trajectories, advantages, strict=True)]
 
 
 def by_group(trajectories: Sequence[Trajectory]) -> list[NDArray[np.int64]]:

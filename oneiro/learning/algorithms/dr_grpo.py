@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group, constant
+from oneiro.episode import Floats
+from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group, constant
 from oneiro.learning.settings import Aggregate
 
 
@@ -17,7 +18,7 @@ class DrGrpo(Algorithm):
     name: Literal["dr-grpo"] = "dr-grpo"
     aggregate: ClassVar[Aggregate | None] = "constant"
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         scores = np.array([t.score for t in trajectories], np.float64)
         advantages = np.zeros_like(scores)
         for members in by_group(trajectories):

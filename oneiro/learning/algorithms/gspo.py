@@ -7,7 +7,8 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory
+from oneiro.episode import Floats
+from oneiro.learning.algorithms.base import Algorithm, Trajectory
 from oneiro.learning.algorithms.grpo import Grpo
 from oneiro.learning.settings import Aggregate
 
@@ -25,5 +26,5 @@ class Gspo(Algorithm):
         clip = {"clip_low": self.clip_low, "clip_high": self.clip_high, "dual_clip": None}
         return {"importance_sampling": "sequence", **clip}
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         return Grpo(epsilon=self.epsilon).estimate(trajectories)

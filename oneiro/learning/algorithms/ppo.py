@@ -13,7 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from oneiro.episode import Floats
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, whiten
+from oneiro.learning.algorithms.base import Algorithm, Trajectory, whiten
 
 
 class Ppo(Algorithm):
@@ -26,8 +26,8 @@ class Ppo(Algorithm):
     """Discount between turns, with `bi_level`."""
     whiten: bool = True
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
-        advantages, returns = [], []
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
+        advantages = []
         for t in trajectories:
             assert t.values is not None, "PPO needs a critic's values"
             if self.bi_level:
@@ -35,8 +35,8 @@ class Ppo(Algorithm):
             else:
                 advantage = gae(t.rewards, t.values, self.gamma, self.lam)
             advantages.append(advantage)
-            returns.append(advantage + t.values)
-        return Estimate(whiten(advantages) if self.whiten else advantages, returns)
+            t.returns = advantage + t.values
+        return whiten(advantages) if self.whiten else advantages
 
 
 def gae(rewards: Floats, values: Floats, gamma: float, lam: float) -> Floats:

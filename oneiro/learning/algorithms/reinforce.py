@@ -11,7 +11,8 @@ from typing import Literal
 
 import numpy as np
 
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group, whiten
+from oneiro.episode import Floats
+from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group, whiten
 
 
 class Reinforce(Algorithm):
@@ -19,7 +20,7 @@ class Reinforce(Algorithm):
     gamma: float = 1.0
     baseline: bool = False
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         shift = np.zeros(len(trajectories))
         if self.baseline:
             for members in by_group(trajectories):
@@ -32,4 +33,4 @@ class Reinforce(Algorithm):
                 running = t.rewards[i] + self.gamma * running
                 future[i] = running - mean
             returns.append(future.astype(np.float32))
-        return Estimate(whiten(returns))
+        return whiten(returns)

@@ -7,13 +7,14 @@ from typing import Literal
 
 import numpy as np
 
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group, constant
+from oneiro.episode import Floats
+from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group, constant
 
 
 class Rloo(Algorithm):
     name: Literal["rloo"] = "rloo"
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         scores = np.array([t.score for t in trajectories], np.float64)
         advantages = np.zeros_like(scores)
         for members in by_group(trajectories):

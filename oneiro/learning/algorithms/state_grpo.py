@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from oneiro.episode import Floats
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group
+from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group
 from oneiro.learning.algorithms.ppo import gae
 from oneiro.learning.algorithms.turn_grpo import returns_of, turns_of
 
@@ -34,7 +34,7 @@ class StateGrpo(Algorithm):
     """
     epsilon: float = 1e-6
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         advantages: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for members in by_group(trajectories):
             own = [trajectories[i] for i in members]
@@ -44,7 +44,7 @@ class StateGrpo(Algorithm):
             for i, t, value in zip(members, own, values, strict=True):
                 turns = gae(returns_of(t, 0.0).astype(np.float32), value, self.gamma, self.lam)
                 advantages[i] = (turns[turns_of(t)] / (std + self.epsilon)).astype(np.float32)
-        return Estimate(advantages)
+        return advantages
 
     def values(
         self, states: Sequence[Sequence[bytes]], returns: Sequence[NDArray[np.float64]]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from oneiro.episode import Floats
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_group
+from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group
 
 
 class TurnGrpo(Algorithm):
@@ -24,7 +24,7 @@ class TurnGrpo(Algorithm):
     """How much a turn answers for the rewards after its own; 0: not at all."""
     epsilon: float = 1e-6
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         advantages: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)
         for members in by_group(trajectories):
             earned = [returns_of(trajectories[i], self.gamma) for i in members]
@@ -37,7 +37,7 @@ class TurnGrpo(Algorithm):
             std = np.sqrt(np.nansum(apart**2) / free.sum()) if free.sum() else 0.0
             for i, row in zip(members, apart, strict=True):
                 advantages[i] = (row[turns_of(trajectories[i])] / (std + self.epsilon)).astype(np.float32)
-        return Estimate(advantages)
+        return advantages
 
 
 def returns_of(t: Trajectory, gamma: float) -> NDArray[np.float64]:

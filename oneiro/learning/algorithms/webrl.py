@@ -16,7 +16,7 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.episode import Floats
-from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory
+from oneiro.learning.algorithms.base import Algorithm, Trajectory
 
 STEP_COST = 0.05
 """What the released code (and DigiRL's) takes from every turn's advantage."""
@@ -71,8 +71,8 @@ class TurnAlgorithm(Algorithm):
         """[T]"""
         raise NotImplementedError("numbers(trajectory) -> one number a turn")
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
-        return Estimate([t.spread(self.numbers(t)) for t in trajectories])
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
+        return [t.spread(self.numbers(t)) for t in trajectories]
 
 
 class Paper(TurnAlgorithm):
@@ -136,10 +136,10 @@ class FilteredBc(TurnAlgorithm):
     weighted: ClassVar[bool] = True
     percentile: float = Field(70.0, ge=0, le=100)
 
-    def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
+    def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         scores = [t.score for t in trajectories]
         least = float(np.percentile(scores, self.percentile)) if scores else 0.0
-        return Estimate([np.full(len(t), float(t.score >= least and t.score > 0), np.float32) for t in trajectories])
+        return [np.full(len(t), float(t.score >= least and t.score > 0), np.float32) for t in trajectories]
 
 
 class Rft(TurnAlgorithm):

@@ -15,7 +15,7 @@ from torch import nn
 
 from oneiro.episode import Floats
 from oneiro.learning.batch import Batch, cut
-from oneiro.learning.example import Example, groups_of
+from oneiro.learning.example import Example, prefix_groups
 from oneiro.learning.optimiser import Optimiser
 from oneiro.runtime import distributed, seeds
 
@@ -94,7 +94,7 @@ def portions(examples: Sequence[Example], ranks: int) -> list[list[int]]:
     """Which examples each rank takes: about as many tokens each. Rows that share a prefix stay together where they are
     no more than a rank's part.
     """
-    groups = groups_of(examples)
+    groups = prefix_groups(examples)
     tokens = sum(group.length + sum(len(examples[i]) - group.length for i in group.rows) for group in groups)
     pieces = [piece for group in groups for piece in cut(group, examples, max(1, tokens // ranks))]
     weights = [piece.length + sum(len(examples[i]) - piece.length for i in piece.rows) for piece in pieces]

@@ -20,7 +20,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from oneiro.episode import Row, given
+from oneiro.episode import PrefixGroup, Row, given
 from oneiro.learning.batch import Batch, separate_rows
 from oneiro.learning.distributed.data_parallel import DataParallel
 from oneiro.learning.example import Example
@@ -28,7 +28,6 @@ from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import OptimiserSettings
 from oneiro.models.backbone import Backbone
-from oneiro.models.prefix import PrefixGroup
 from oneiro.runtime.errors import OneiroError
 
 

@@ -24,8 +24,8 @@ from oneiro.agents.rollout import attempts, attempts_at, play
 from oneiro.episode import Episode, Row, describe_errors
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.loop import RlSettings
+from oneiro.learning.settings import FilterSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.learning.stages import Curve, Rollout
 from oneiro.models.chat import ChatFormat

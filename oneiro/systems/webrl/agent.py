@@ -6,12 +6,13 @@ the shared RL loop; its optimiser goes on from phase to phase.
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -19,72 +20,29 @@ from oneiro.agents.linear import LinearCritic, LinearPolicy, fit
 from oneiro.agents.linear.train import TurnDecision, slope_of
 from oneiro.agents.policies import ModelPolicy, Policy
 from oneiro.agents.reply import TAG_TOKENS
-from oneiro.episode import Episode, Floats
-from oneiro.learning import checkpoint, loop, stages
+from oneiro.episode import Episode, Floats, Row, given
+from oneiro.learning import checkpoint, loop, stages, update
 from oneiro.learning.algorithms import Algorithm
 from oneiro.learning.algorithms.base import StateValue
 from oneiro.learning.example import Example
-from oneiro.learning.filters import FilterSettings
 from oneiro.learning.learner import Learner
 from oneiro.learning.rl_settings import RlSettings
+from oneiro.learning.settings import FilterSettings
 from oneiro.models import language as languages
+from oneiro.models.backbone import Backbone
 from oneiro.models.chat import ChatFormat
+from oneiro.models.heads import OutcomeHead
 from oneiro.models.language import LanguageModel
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.systems.webrl.critic import Critic, Log
-from oneiro.systems.webrl.episodes import Lesson, RowFormat, Turn, turns_of
+from oneiro.systems.webrl.episodes import Lesson, RowFormat, Turn, confidence, turns_of
 from oneiro.systems.webrl.playing import metadata
-from oneiro.systems.webrl.recipe import GROUP_ALGORITHMS, WebrlRecipe
-from oneiro.systems.webrl.replay import confidence
+from oneiro.systems.webrl.recipe import GROUP_ALGORITHMS, TrainSettings, WebrlRecipe
 
+Log = Callable[[int, dict[str, float]], None]
 LEARNER = "learner"
 """Beside a phase's actor: its optimiser, with what the compute type of the weights rounds away."""
-
-
-class Agent(Protocol):
-    """An actor that plays, and learns in a phase."""
-
-    def policy(self, temperature: float) -> tuple[Policy, ChatFormat | None]:
-        """It as a player, and the chat format that its tokens need."""
-        ...
-
-    def confidences(self, turns: Sequence[tuple[Episode, int]]) -> list[float]:
-        """Geometric-mean probability of each turn's reply."""
-        ...
-
-    def learn(
-        self,
-        algorithm: Algorithm,
-        lessons: Sequence[Lesson],
-        values: Sequence[StateValue] | None,
-        numbers: Sequence[Floats],
-        seed: int,
-        log: Log,
-    ) -> dict[str, Any]:
-        """One phase of updates. `values` are an outcome critic's, `numbers` what the algorithm made of them."""
-        ...
-
-    def save(self, folder: Path) -> None:
-        """Into `folder/actor`."""
-        ...
-
-
-class OutcomeCritic(Protocol):
-    """Says whether the task will be done, and learns to."""
-
-    def values(self, turns: Sequence[Turn]) -> Floats:
-        """[N] the probability of success in the state of each turn."""
-        ...
-
-    def fit(self, turns: Sequence[Turn], outcomes: Sequence[float], seed: int, log: Log) -> dict[str, float]:
-        """Learn the outcome in every state; the mean loss."""
-        ...
-
-    def save(self, folder: Path) -> None: ...
-
-    def load(self, folder: Path) -> None: ...
 
 
 def is_linear(recipe: WebrlRecipe) -> bool:
@@ -143,9 +101,8 @@ def agent_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> Agent:
 
 def critic_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> OutcomeCritic:
     """The critic after the phase of this folder; None: a new one."""
-    critic: OutcomeCritic
     if is_linear(recipe):
-        critic = LinearCritic(recipe.critic.epochs, recipe.critic.learner.optimiser.lr)
+        critic: OutcomeCritic = LinearCritic(recipe.critic.epochs, recipe.critic.learner.optimiser.lr)
     else:
         language = stages.weights_after(run, ["sft"], recipe.model)
         seed = seeds.derive(recipe.seed, "critic")
@@ -175,11 +132,12 @@ class LanguageAgent:
         return row_format(self.recipe, self.language)
 
     def policy(self, temperature: float) -> tuple[Policy, ChatFormat | None]:
+        """It as a player, and the chat format that its tokens need."""
         sampling = self.recipe.sampling.model_copy(update={"temperature": temperature})
         return ModelPolicy(self.engine, sampling), self.form.chat
 
     def confidences(self, turns: Sequence[tuple[Episode, int]]) -> list[float]:
-        """Without the end token's probability."""
+        """Geometric-mean probability of each turn's reply, without its end token."""
         form = self.form
         examples = [Example.of(form.weigh((episode, [place])).rows[place]) for episode, place in turns]
         logprobs, _ = Learner(self.language.backbone, self.recipe.actor.learner, 1).logprobs(examples)
@@ -194,6 +152,7 @@ class LanguageAgent:
         seed: int,
         log: Log,
     ) -> dict[str, Any]:
+        """One phase of updates. `values` are an outcome critic's, `numbers` what the algorithm made of them."""
         form, settings, steps = self.form, self.recipe.actor, sum(len(places) for _, places in lessons)
         episodes = [form.weigh(lesson) for lesson in lessons]
         learning = settings.learner
@@ -212,19 +171,20 @@ class LanguageAgent:
             checkpoint.restore(self.state, None, {"policy": self.learner})
         by_episode = dict(zip(map(id, episodes), values or (), strict=values is not None))
         valued = (lambda played: [by_episode[id(episode)] for episode in played]) if values is not None else None
-        examples, statistics = loop.prepare(episodes, rl, learners, state_values=valued)
+        examples, statistics = update.prepare(episodes, rl, learners, state_values=valued)
         if not examples:
             return {"steps": steps, **statistics}
         rl = rl.model_copy(update={"minibatches": math.ceil(len(examples) / settings.batch)})
         for learner in learners.values():
             learner.steps, learner.updates = rl.updates_per_step, 0
-        statistics |= loop.update(examples, rl, learners, seed, log)
+        statistics |= update.train(examples, rl, learners, seed, log)
         result = {"steps": steps, "updates": rl.updates_per_step, **statistics}
         if algorithm.recompute:
             result["log_ratio"] = log_ratio(examples, self.learner)
         return result
 
     def save(self, folder: Path) -> None:
+        """Into `folder/actor`."""
         self.language.metadata = metadata(self.recipe).model_dump(mode="json")
         self.language.save(folder / "actor", manifest=True)
         assert self.learner is not None
@@ -275,3 +235,62 @@ class LinearAgent:
 
     def save(self, folder: Path) -> None:
         self.own.save(folder / "actor", metadata(self.recipe).model_dump(mode="json"))
+
+
+class Critic:
+    """The learner with an outcome head on a body of its own, read where a reply would begin.
+
+    It starts with the body of the SFT model and new heads; both learn the outcome of the episode in every state.
+    """
+
+    def __init__(self, body: Backbone, form: RowFormat, settings: TrainSettings, seed: int) -> None:
+        self.form, self.settings = form, settings
+        head = OutcomeHead(body.shape.width, seed, body.device)
+        self.learner = Learner(copy.deepcopy(body), settings.learner, 1, head, has_lm_head=False, seed=seed)
+
+    def values(self, turns: Sequence[Turn]) -> Floats:
+        """[N] the probability of success in the state of each turn."""
+        values = self.learner.values([self._example(turn) for turn in turns])
+        return np.array([row[-1] for row in values], np.float32)
+
+    def fit(self, turns: Sequence[Turn], outcomes: Sequence[float], seed: int, log: Log) -> dict[str, float]:
+        """Cross-entropy of both heads on the outcome, in every state; the mean loss of the updates."""
+        examples = [self._example(turn, outcome) for turn, outcome in zip(turns, outcomes, strict=True)]
+        parts = max(1, -(-len(examples) // self.settings.batch))
+        rl = RlSettings(epochs=self.settings.epochs, minibatches=parts)
+        self.learner.steps, self.learner.updates = rl.updates_per_step, 0
+        losses: list[float] = []
+
+        def note(number: int, values: dict[str, float]) -> None:
+            losses.append(values["loss"])
+            log(number, values)
+
+        if examples:
+            update.train(examples, rl, {"critic": self.learner}, seed, note)
+        return {"loss": float(np.mean(losses[-parts:])) if losses else 0.0}
+
+    def _example(self, turn: Turn, outcome: float = 0.0) -> Example:
+        """A batch gives the hidden state that predicts a token with loss: one of no meaning is put behind the state."""
+        example = Example.of(Row([given(self.form.state(turn)), given([0], policy=1.0)]))
+        example.columns |= {"returns": np.full(len(example), outcome, np.float32)}
+        return example
+
+    def save(self, folder: Path) -> None:
+        checkpoint.save(folder, 0, None, {"critic": self.learner})
+
+    def load(self, folder: Path) -> None:
+        checkpoint.restore(folder, None, {"critic": self.learner})
+
+
+def auc(values: Sequence[float], outcomes: Sequence[float]) -> float | None:
+    """Probability that a success has a higher value than a failure, ties half; None without both."""
+    good = np.array([v for v, o in zip(values, outcomes, strict=True) if o > 0])
+    bad = np.array([v for v, o in zip(values, outcomes, strict=True) if o <= 0])
+    if not len(good) or not len(bad):
+        return None
+    above = (good[:, None] > bad[None]).mean() + 0.5 * (good[:, None] == bad[None]).mean()
+    return float(above)
+
+
+Agent = LanguageAgent | LinearAgent
+OutcomeCritic = Critic | LinearCritic

@@ -7,7 +7,6 @@ rows are written when a model learns from it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +17,12 @@ import numpy as np
 from oneiro.agents import prompts as words
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import begun
-from oneiro.episode import Episode, FinishReason, Row, Tokens, from_plain, given, to_plain
+from oneiro.episode import Episode, FinishReason, Floats, Row, Tokens, from_plain, given, to_plain
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.files import write_text
+from oneiro.runtime.files import write_lines
+from oneiro.runtime.seeds import generator
 from oneiro_web.tasks import Task
 
 Turn = Mapping[str, Any]
@@ -83,7 +83,7 @@ def success_rate(episodes: Sequence[Episode]) -> float:
 
 def write(path: Path, episodes: Iterable[Episode]) -> None:
     """One line each."""
-    write_text(path, "".join(json.dumps(to_plain(episode), ensure_ascii=False) + "\n" for episode in episodes))
+    write_lines(path, map(to_plain, episodes))
 
 
 def read(path: Path) -> Iterator[Episode]:
@@ -167,3 +167,47 @@ def solved_shares(episodes: Sequence[Episode], labels: Sequence[int | None], tas
         successes[episode.group] += bool(label)
     shares: list[float] = (successes / np.maximum(attempts, 1)).tolist()
     return shares
+
+
+# Replay by perplexity: past successful turns that the actor neither knows for sure nor finds strange ------------------
+
+Place = tuple[int, int, int]
+"""Where a stored turn is: phase (0: the demonstrations), episode of the phase, turn of the episode."""
+
+
+def confidence(logprobs: Floats) -> float:
+    """Geometric-mean probability of a reply's tokens, 1 / perplexity. `logprobs` are without the end token's."""
+    return float(np.exp(np.mean(logprobs))) if len(logprobs) else 0.0
+
+
+def in_band(probability: float, band: tuple[float, float]) -> bool:
+    """Perplexity in [1 / high, 1 / low): the low end is out, the high end in, as released."""
+    return band[0] < probability <= band[1]
+
+
+def stored_turns(phases: Sequence[Sequence[Episode]], good: Sequence[Sequence[bool]], quota: int) -> list[Place]:
+    """Every turn of the first `quota` successes of each task, over all phases in order."""
+    taken: dict[str, int] = {}
+    places: list[Place] = []
+    for phase, episodes in enumerate(phases):
+        for number, episode in enumerate(episodes):
+            task = task_of(episode)
+            if not good[phase][number] or taken.get(task, 0) >= quota:
+                continue
+            taken[task] = taken.get(task, 0) + 1
+            places += [(phase, number, turn) for turn in range(len(turns_of(episode)))]
+    return places
+
+
+def select_replay(
+    places: Sequence[Place],
+    probabilities: Sequence[float],
+    new_turns: int,
+    band: tuple[float, float],
+    cap: float,
+    seed: int,
+) -> list[tuple[Place, float]]:
+    """Those in the band, shuffled, at most `cap` times the number of new turns."""
+    inside = [(place, p) for place, p in zip(places, probabilities, strict=True) if in_band(p, band)]
+    order = generator(seed, "replay").permutation(len(inside))
+    return [inside[i] for i in order[: int(cap * new_turns)]]

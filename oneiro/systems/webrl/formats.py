@@ -150,7 +150,7 @@ def write_traces(folder: Path, traces: Iterable[Trace]) -> int:
             for step in trace.steps
         ]
         name = _file_name(trace.trace_id)
-        files.write_text(folder / "traces" / f"{name}.jsonl", dumped(rows))
+        files.write_lines(folder / "traces" / f"{name}.jsonl", rows)
         actions = {"task_id": trace.trace_id, "score": trace.score, "actions": [step.response for step in trace.steps]}
         files.write_json(folder / "actions" / f"{name}.json", actions)
         count += 1
@@ -182,7 +182,7 @@ def policy_prompt(intent: str, past: Sequence[str], html: str, max_characters: i
 # Processed steps ------------------------------------------------------------------------------------------------------
 
 
-def processed(trace: Trace, success: bool, copied: bool = False, max_characters: int | None = None) -> list[Plain]:
+def process_trace(trace: Trace, success: bool, copied: bool = False, max_characters: int | None = None) -> list[Plain]:
     """Stage 1: a trajectory as steps. The reward stands on the last step; `copied`: on every step, as released."""
     past: list[str] = []
     steps: list[Plain] = []
@@ -213,7 +213,7 @@ def with_returns(steps: Sequence[Plain], gamma: float = 0.9) -> list[Plain]:
     return [{**step, "mc_return": round(float(value), 6)} for step, value in zip(steps, returns, strict=True)]
 
 
-def filtered(
+def select_steps(
     new: Sequence[Sequence[Plain]],
     experience: Sequence[Sequence[Plain]],
     rank: Callable[[Plain], float] | None,
@@ -225,7 +225,7 @@ def filtered(
     probability under the actor; without one, steps keep the `rank_score` they have.
     """
     from oneiro.runtime.seeds import generator
-    from oneiro.systems.webrl.replay import in_band
+    from oneiro.systems.webrl.episodes import in_band
 
     flat = [step for trajectory in new for step in with_returns(trajectory)]
     seen: set[str] = set()
@@ -243,12 +243,12 @@ def filtered(
 
 def write_processed(path: Path, trajectories: Sequence[Sequence[Plain]]) -> None:
     """Stage 1, nested: a line a trajectory."""
-    files.write_text(path, dumped([{"layout": "trajectory", "steps": list(steps)} for steps in trajectories]))
+    files.write_lines(path, [{"layout": "trajectory", "steps": list(steps)} for steps in trajectories])
 
 
 def write_filtered(path: Path, steps: Sequence[Plain]) -> None:
     """Stage 2, flat: a line a step. The layout is said in the file, not guessed from its name."""
-    files.write_text(path, dumped([{"layout": "step", **step} for step in steps]))
+    files.write_lines(path, [{"layout": "step", **step} for step in steps])
 
 
 def read_processed(path: Path) -> tuple[list[list[Plain]], list[Problem]]:
@@ -329,10 +329,6 @@ def wrong_field(row: Any, kinds: Mapping[str, Any]) -> str | None:
         if not isinstance(row[name], kind):
             return f"'{name}' is {type(row[name]).__name__}"
     return None
-
-
-def dumped(rows: Iterable[Plain]) -> str:
-    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 def _file_name(trace_id: str) -> str:

@@ -72,7 +72,7 @@ class Evidence:
     answer: str
     page: str
     """The page on which the last action was decided, in lower case."""
-    asked: list[str]
+    required: list[str]
     """Names, quotes and numbers of the intent, in lower case."""
 
 
@@ -85,8 +85,10 @@ def evidence(episode: Episode) -> Evidence:
     quoted = re.findall(r'"([^"]{2,})"', intent)
     names = re.findall(r"(?<!^)(?<![.?!] )\b[A-Z][\w'&/.-]*(?: (?:[A-Z&][\w'&/.-]*|of))*", intent)
     numbers = re.findall(r"\b[\w/-]*\d[\w/-]*\b|\b\w+/[\w-]+", intent)
-    asked = [word.lower().rstrip(".,") for word in dict.fromkeys([*quoted, *(names if not quoted else []), *numbers])]
-    return Evidence(actions, last is not None, answer, turns[-1]["state"].lower(), asked)
+    required = [
+        word.lower().rstrip(".,") for word in dict.fromkeys([*quoted, *(names if not quoted else []), *numbers])
+    ]
+    return Evidence(actions, last is not None, answer, turns[-1]["state"].lower(), required)
 
 
 def asks(intent: str) -> bool:
@@ -109,7 +111,7 @@ class Rules:
         if answered != asks(intent_of(t)) or (answered and seen.answer.lower() not in seen.page):
             return 0.0
         done = " ".join(seen.actions).lower()
-        return float(all(word in done or word in seen.page for word in seen.asked))
+        return float(all(word in done or word in seen.page for word in seen.required))
 
 
 class Features:
@@ -133,7 +135,7 @@ def features(t: Episode) -> NDArray[np.float64]:
     """[F]: evidence as numbers, a constant, and hashed pairs of an intent's word and the kind of the last actions."""
     seen = evidence(t)
     done = " ".join(seen.actions).lower()
-    shown = [word in done or word in seen.page for word in seen.asked]
+    shown = [word in done or word in seen.page for word in seen.required]
     repeats = len(seen.actions) - len(set(seen.actions))
     on_page = bool(seen.answer) and seen.answer.lower() in seen.page
     plain = [
@@ -228,16 +230,16 @@ def perturb(t: Episode, seed: int) -> list[Episode]:
     """
     rng, turns = generator(seed, "spoilt", key_of(t)), turns_of(t)
 
-    def failed(kept: list[dict[str, Any]], action: str) -> Episode:
+    def end_early(kept: list[dict[str, Any]], action: str) -> Episode:
         last = {**kept[-1], "reply": replies.write([action], think=False)}
         return replace(t, rows=[], success=False, info={**t.info, "turns": [*kept[:-1], last]})
 
-    made = [failed(turns[:1], "stop []")] if len(turns) > 1 else []
+    made = [end_early(turns[:1], "stop []")] if len(turns) > 1 else []
     seen = evidence(t)
     if seen.answer:
         texts = [name for name in re.findall(r"'([^'\n]{2,60})'", turns[-1]["state"]) if name != seen.answer]
         other = texts[int(rng.integers(len(texts)))] if texts else "nothing"
-        made += [failed(turns, f"stop [{answer}]") for answer in (other, "")]
+        made += [end_early(turns, f"stop [{answer}]") for answer in (other, "")]
     return made
 
 
@@ -259,12 +261,12 @@ def label(score: float, settings: OutcomeSettings) -> int | None:
 
 def confusion(labels: Sequence[int | None], truth: Sequence[bool]) -> dict[str, Any]:
     """Counts and rates of the labels that were given."""
-    pairs = [(said, done) for said, done in zip(labels, truth, strict=True) if said is not None]
+    pairs = [(given, done) for given, done in zip(labels, truth, strict=True) if given is not None]
     counts = {
-        "true_positives": sum(said == 1 and done for said, done in pairs),
-        "false_positives": sum(said == 1 and not done for said, done in pairs),
-        "true_negatives": sum(said == 0 and not done for said, done in pairs),
-        "false_negatives": sum(said == 0 and done for said, done in pairs),
+        "true_positives": sum(given == 1 and done for given, done in pairs),
+        "false_positives": sum(given == 1 and not done for given, done in pairs),
+        "true_negatives": sum(given == 0 and not done for given, done in pairs),
+        "false_negatives": sum(given == 0 and done for given, done in pairs),
         "abstained": len(labels) - len(pairs),
     }
     right, good = counts["true_positives"], counts["true_positives"] + counts["false_positives"]

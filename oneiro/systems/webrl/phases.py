@@ -32,11 +32,11 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
 from oneiro.systems.webrl import agent as agents
 from oneiro.systems.webrl import episodes as records
-from oneiro.systems.webrl import playing, replay
-from oneiro.systems.webrl.agent import Agent, OutcomeCritic
-from oneiro.systems.webrl.critic import auc
-from oneiro.systems.webrl.curriculum import Curriculum, task_key
-from oneiro.systems.webrl.episodes import Lesson, key_of, task_of, turns_of
+from oneiro.systems.webrl import playing
+from oneiro.systems.webrl.agent import Agent, OutcomeCritic, auc
+from oneiro.systems.webrl.curriculum.growth import Curriculum
+from oneiro.systems.webrl.curriculum.operators import task_key
+from oneiro.systems.webrl.episodes import Lesson, in_band, key_of, select_replay, stored_turns, task_of, turns_of
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
 from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, WebrlRecipe
 from oneiro_web.env import WebConfig
@@ -149,7 +149,7 @@ class Phases:
     def tasks(self, k: int) -> dict[str, Any]:
         """New tasks; without a curriculum the given ones, and the first phase's where the algorithm wants no others."""
         folder, recipe = self.folder(k), self.recipe
-        repeated = self._given(k) if not recipe.curriculum.grow else []
+        repeated = self._repeat_tasks(k) if not recipe.curriculum.grow else []
         if k > 1 and isinstance(self.algorithm, FIXED_TASKS):
             repeated = list(read_lines(self.first_play / "tasks.jsonl"))
         if repeated:
@@ -179,7 +179,7 @@ class Phases:
         origins = dict(sorted(Counter(grown.origins).items()))
         return {"tasks": len(rows), "counts": grown.counts, "widened": grown.widened, "origins": origins}
 
-    def _given(self, k: int) -> list[dict[str, Any]]:
+    def _repeat_tasks(self, k: int) -> list[dict[str, Any]]:
         """As many attempts as a phase has tasks, at the tasks of phase 0 in turn, where the phase before left off."""
         rows = list(read_lines(self.run.path / "phase_0" / "tasks.jsonl"))
         count = self.recipe.curriculum.tasks
@@ -229,7 +229,7 @@ class Phases:
         past = [self.read_labelled(phase) for phase in range(k)]
         phases = [episodes for episodes, _ in past]
         good = [[bool(given) for given in labels] for _, labels in past]
-        places = replay.stored_turns(phases, good, settings.per_task)
+        places = stored_turns(phases, good, settings.per_task)
         seed = seeds.derive(recipe.seed, "replay", k)
         if settings.scored is not None and len(places) > settings.scored:
             order = seeds.generator(seed, "scored").permutation(len(places))[: settings.scored]
@@ -237,13 +237,13 @@ class Phases:
         stored = [(phases[phase][episode], turn) for phase, episode, turn in places]
         probabilities = self.actor_after(k - 1).confidences(stored)
         new = sum(len(turns_of(episode)) for episode in self.read_labelled(k)[0])
-        chosen = replay.select(places, probabilities, new, settings.band, settings.cap, seed)
+        chosen = select_replay(places, probabilities, new, settings.band, settings.cap, seed)
         rows = [
             {"phase": phase, "trajectory": episode, "step": turn, "rank_score": probability}
             for (phase, episode, turn), probability in chosen
         ]
         files.write_lines(self.folder(k) / "replay_selected.jsonl", rows)
-        inside = sum(replay.in_band(p, settings.band) for p in probabilities)
+        inside = sum(in_band(p, settings.band) for p in probabilities)
         return {"stored": len(probabilities), "in_band": inside, "selected": len(rows), "new": new}
 
     def lessons(self, k: int) -> list[Lesson]:

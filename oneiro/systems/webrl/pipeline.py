@@ -23,7 +23,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl import agent as agents
 from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import playing, tables
-from oneiro.systems.webrl.curriculum import Curriculum
+from oneiro.systems.webrl.curriculum.growth import Curriculum
 from oneiro.systems.webrl.episodes import task_of, turns_of
 from oneiro.systems.webrl.outcome import (
     Features,

@@ -11,14 +11,8 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import Server, ServerConfig
 from oneiro.systems.webrl import task_files
-from oneiro.systems.webrl.curriculum import (
-    BACKTICKED,
-    Curriculum,
-    CurriculumSettings,
-    generation_prompt,
-    matched,
-    resolve,
-)
+from oneiro.systems.webrl.curriculum.growth import Curriculum, CurriculumSettings
+from oneiro.systems.webrl.curriculum.operators import BACKTICKED, generation_prompt, match_templates, resolve
 from oneiro.systems.webrl.formats import Plain, Trace
 from oneiro.systems.webrl.outcome import Rules
 from oneiro_web.env import WebConfig, contents_in
@@ -47,7 +41,7 @@ def ranker(model: str) -> Callable[[Plain], float]:
     from oneiro.learning.learner import Learner
     from oneiro.learning.settings import LearnerSettings
     from oneiro.models.language import load
-    from oneiro.systems.webrl.replay import confidence
+    from oneiro.systems.webrl.episodes import confidence
 
     language = load(model)
     learner = Learner(language.backbone, LearnerSettings(), 1)
@@ -89,7 +83,7 @@ def grown(
     for site, text in failures:
         here = [t for t in TEMPLATES.values() if t.site == site and not t.held_out]
         task = resolve(text, here, contents_in("train"), rng)
-        if task is None and (fits := matched(text, here)):
+        if task is None and (fits := match_templates(text, here)):
             # The words are of no content of ours: any task of the template stands for it.
             task = Curriculum(CurriculumSettings(tasks=1), [fits[0][0]], WebConfig(), seed=seed).initial(1)[0]
         if task is None:

@@ -14,7 +14,7 @@ from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.systems.webrl.curriculum import CurriculumSettings
+from oneiro.systems.webrl.curriculum.growth import CurriculumSettings
 from oneiro.worlds.registry import WorldChoice
 from oneiro_web.env import TemplateKind, chosen_templates
 from oneiro_web.sites import SITES

@@ -89,21 +89,3 @@ def sharegpt(trace: Trace) -> list[Plain]:
         rows.append({"conversations": turns})
         past.append(step.response)
     return rows
-
-
-def read_sharegpt(path: Path) -> tuple[list[tuple[str, str]], list[Problem]]:
-    """(prompt, response) of every record of a sharegpt file."""
-    raw = files.read_json(path)
-    if not isinstance(raw, list):
-        raise OneiroError(f"{path} is no list of records")
-    problems: list[Problem] = []
-    pairs = []
-    for number, record in enumerate(raw, start=1):
-        turns = record.get("conversations") if isinstance(record, dict) else None
-        said = [turn for turn in turns if isinstance(turn, dict)] if isinstance(turns, list) else []
-        texts = [str(turn["value"]) for turn in said if isinstance(turn.get("value"), str)]
-        if [turn.get("from") for turn in said] != ["human", "gpt"] or len(texts) != 2:
-            problems.append(Problem(path, number, "no pair of human and gpt texts"))
-        else:
-            pairs.append((texts[0], texts[1]))
-    return pairs, problems

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 from oneiro.models import language as languages
 from oneiro.recipe import build
 from oneiro.runtime.errors import OneiroError
-from oneiro.runtime.files import write_text
+from oneiro.runtime.files import write_lines
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.textgame.accuracy import answers_named, form_of
 from oneiro.tasks.textgame.evaluation import StepEvaluation
@@ -109,7 +108,7 @@ def score_model(
     samples = predictor.greedy(evaluation.rows, advance)
     answers = {case.id: predictor.text(sample) for case, sample in zip(evaluation.rows, samples, strict=True)}
     if keep is not None:
-        write_text(keep, "".join(json.dumps({"id": key, "answer": text}) + "\n" for key, text in answers.items()))
+        write_lines(keep, [{"id": key, "answer": text} for key, text in answers.items()])
     task = predictor.task
     baselines = task.baselines(train)
     compared = evaluation.compare(task, {name: evaluation.measure(task, answers, scorer)}, scorer, baselines)

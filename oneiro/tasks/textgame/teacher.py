@@ -20,8 +20,7 @@ from oneiro.runtime import files
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive
-from oneiro.sampling.completion import Completion
-from oneiro.sampling.server import Server, ServerConfig
+from oneiro.sampling.server import Completion, Server, ServerConfig
 from oneiro.tasks.base import Messages
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.worlds.textgame.state import Transition

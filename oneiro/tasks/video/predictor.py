@@ -16,12 +16,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from oneiro.episode import Row, Tokens
+from oneiro.episode import Row, Sample, Tokens
 from oneiro.models.video.layout import FREE, Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import Tokenizer, pixels
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.sampling.sample import Sample
 from oneiro.tasks.base import Flaw, Malformed, Predictor, Reward
 from oneiro.tasks.video import measures
 from oneiro.tasks.video.dataset import Clips

@@ -16,7 +16,6 @@ from oneiro.learning.reconstruction import ReconstructionSettings
 from oneiro.learning.sft import SftSettings, order
 from oneiro.models import language as languages
 from oneiro.models.video import tokenizer as tokenizers
-from oneiro.models.video import transformer
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import pixels
 from oneiro.rundir.run import Run
@@ -27,7 +26,15 @@ from oneiro.tasks.video.augment import AugmentSettings, crop, jitter
 from oneiro.tasks.video.data import BINS, VideoData
 from oneiro.tasks.video.dataset import Images, ReadAhead
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
-from oneiro.tasks.video.model import PRETRAIN, TOKENIZER, VideoMetadata, VideoModel, find_tokenizer, open_model
+from oneiro.tasks.video.model import (
+    PRETRAIN,
+    TOKENIZER,
+    VideoMetadata,
+    VideoModel,
+    create_transformer,
+    find_tokenizer,
+    open_model,
+)
 from oneiro.tasks.video.predictor import VideoPredictor
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.worlds.robot.episodes import ActionBins
@@ -139,7 +146,7 @@ def pretrain_stage(recipe: VideoRecipe, run: Run, data: VideoData) -> dict[str, 
     if recipe.init_from.transformer:
         return take_transformer(recipe, run, data)
     task, settings, seed = predictor_of(recipe, run), recipe.pretrain, seeds.derive(recipe.seed, PRETRAIN)
-    language = transformer.create(recipe.model, task.layout, seed)
+    language = create_transformer(recipe.model, task.layout, seed)
     metadata_of(recipe, task, data.action_repeat).write(language)
     shape, layout = language.backbone.shape, task.layout
     run.say(f"transformer: {shape.parameters:,} parameters, {layout.vocabulary:,} ids, rows of {layout.length} tokens")

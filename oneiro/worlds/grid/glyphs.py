@@ -85,10 +85,26 @@ def misplace(sentence: str, rows: int, columns: int, first: int = 0) -> str:
     return re.sub(r"\(([0-9]{1,2}),([0-9]{1,2})\)", elsewhere, sentence)
 
 
-def stack_views(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
-    """The view that shows a grid and, on the line below it, a sentence."""
+def views_of(
+    text: Callable[State, str],
+    spaced: Callable[State, str],
+    coordinates: Callable[State, str],
+    wrong_coordinates: Callable[State, str],
+) -> dict[str, Callable[State, str]]:
+    """The views that every grid has: the grid, a sentence of coordinates, and one on the line below the other."""
 
-    def show(*state: State.args, **named: State.kwargs) -> str:
-        return f"{grid(*state, **named)}\n{sentence(*state, **named)}"
+    def stack(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
+        def show(*state: State.args, **named: State.kwargs) -> str:
+            return f"{grid(*state, **named)}\n{sentence(*state, **named)}"
 
-    return show
+        return show
+
+    return {
+        "text": text,
+        "spaced": spaced,
+        "coordinates": coordinates,
+        "grid+coordinates": stack(text, coordinates),
+        "spaced+coordinates": stack(spaced, coordinates),
+        "grid+wrong-coordinates": stack(text, wrong_coordinates),
+        "spaced+wrong-coordinates": stack(spaced, wrong_coordinates),
+    }

@@ -19,8 +19,8 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds import records
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.levels import read_rows
 
 FORMAT_REWARD = 0.1  # for an expression that uses the numbers rightly and misses the target
 CLOSE = Fraction(1, 100_000)
@@ -185,7 +185,7 @@ def solve(numbers: tuple[int, ...], target: int) -> str | None:
 def tasks_in(path: Path) -> list[CountdownTask]:
     """The tasks of a file."""
     try:
-        tasks = [_task(row["nums"], row["target"]) for row in records.read(path)]
+        tasks = [_task(row["nums"], row["target"]) for row in read_rows(path)]
     except (KeyError, TypeError, ValueError) as error:
         raise OneiroError(
             f"{path}: every row needs `nums`, {FEWEST} to {MOST} whole numbers from 1 to {LARGEST:,}, and a whole "

@@ -17,7 +17,7 @@ from pydantic import Field, field_validator
 
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
-from oneiro.worlds.symmetry import least_image
+from oneiro.worlds.levels import least_image
 
 LOOKAHEAD_MOVES = 2
 """Moves the player looks ahead; each more costs a branch for every move and every new tile."""

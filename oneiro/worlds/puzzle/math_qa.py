@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds import records
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.levels import read_rows
 
 METAMATH_MARK = "The answer is:"
 GSM8K_MARK = "####"
@@ -105,7 +105,7 @@ class MathQA(World):
 @lru_cache(maxsize=8)
 def questions_in(path: Path) -> list[MathQuestion]:
     """The questions of a file, read once for all worlds."""
-    questions = [question for row in records.read(path) if (question := _question(row)) is not None]
+    questions = [question for row in read_rows(path) if (question := _question(row)) is not None]
     if not questions:
         raise OneiroError(
             f"{path} holds no question with `question`/`answer` (GSM8K) or `query`/`response` (MetaMathQA)"

@@ -17,9 +17,8 @@ from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.shop import pages
-from oneiro.worlds.shop.catalogue import make_products
 from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, ShopVisit
-from oneiro.worlds.shop.products import Index, Product, ShopWish, load
+from oneiro.worlds.shop.products import Index, Product, ShopWish, load, make_products
 from oneiro.worlds.shop.reward import reward
 
 RESULTS_KEPT = 50

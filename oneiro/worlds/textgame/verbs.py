@@ -91,49 +91,27 @@ def _drop(scene: Scene, thing: Thing) -> str:
     return f"You put down the {thing.name}."
 
 
-def can_open(scene: Scene, thing: Thing) -> str:
-    if not thing["isOpenable"]:
-        return f"The {thing.name} cannot be opened."
-    return f"The {thing.name} is already open." if thing["isOpen"] else ""
+def switch(able: str, flag: str, value: bool, verb: str, done: str, state: str) -> tuple[Check, Act]:
+    """Check and act of a command that sets a flag of things that have it: `You open the box`, `cannot be opened`,
+    `is already open`.
+    """
+
+    def check(scene: Scene, thing: Thing) -> str:
+        if not thing[able]:
+            return f"The {thing.name} cannot be {done}."
+        return f"The {thing.name} is already {state}." if bool(thing[flag]) == value else ""
+
+    def act(scene: Scene, thing: Thing) -> str:
+        thing[flag] = value
+        return f"You {verb} the {thing.name}."
+
+    return check, act
 
 
-def open_(scene: Scene, thing: Thing) -> str:
-    thing["isOpen"] = True
-    return f"You open the {thing.name}."
-
-
-def _can_close(scene: Scene, thing: Thing) -> str:
-    if not thing["isOpenable"]:
-        return f"The {thing.name} cannot be closed."
-    return "" if thing["isOpen"] else f"The {thing.name} is already closed."
-
-
-def _close(scene: Scene, thing: Thing) -> str:
-    thing["isOpen"] = False
-    return f"You close the {thing.name}."
-
-
-def can_turn_on(scene: Scene, thing: Thing) -> str:
-    if not thing["isActivatable"]:
-        return f"The {thing.name} cannot be turned on."
-    return f"The {thing.name} is already on." if thing["isOn"] else ""
-
-
-def turn_on(scene: Scene, thing: Thing) -> str:
-    thing["isOn"] = True
-    return f"You turn on the {thing.name}."
-
-
-def _can_turn_off(scene: Scene, thing: Thing) -> str:
-    if not thing["isActivatable"]:
-        return f"The {thing.name} cannot be turned off."
-    return "" if thing["isOn"] else f"The {thing.name} is already off."
-
-
-def _turn_off(scene: Scene, thing: Thing) -> str:
-    thing["isOn"] = False
-    return f"You turn off the {thing.name}."
-
+can_open, open_ = switch("isOpenable", "isOpen", True, "open", "opened", "open")
+can_close, _close = switch("isOpenable", "isOpen", False, "close", "closed", "closed")
+can_turn_on, turn_on = switch("isActivatable", "isOn", True, "turn on", "turned on", "on")
+_can_turn_off, _turn_off = switch("isActivatable", "isOn", False, "turn off", "turned off", "off")
 
 WAIT = Verb("wait", "Does nothing; time passes.", always, lambda scene: "You wait.")
 
@@ -150,7 +128,7 @@ COMMON: tuple[Verb, ...] = (
     ),
     Verb("drop {}", "Moves X from the player to the room the player is in.", _can_drop, _drop),
     Verb("open {}", "Sets isOpen of X to true. X must be isOpenable and closed.", can_open, open_),
-    Verb("close {}", "Sets isOpen of X to false. X must be isOpenable and open.", _can_close, _close),
+    Verb("close {}", "Sets isOpen of X to false. X must be isOpenable and open.", can_close, _close),
     Verb("turn on {}", "Sets isOn of X to true. X must be isActivatable and off.", can_turn_on, turn_on),
     Verb("turn off {}", "Sets isOn of X to false. X must be isActivatable and on.", _can_turn_off, _turn_off),
 )

@@ -16,7 +16,7 @@ from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Algorithm, Grpo, StateGrpo
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro.systems.webrl.curriculum import draw_task
+from oneiro.systems.webrl.curriculum.operators import draw_task
 from oneiro.systems.webrl.phases import state_values
 from oneiro.systems.webrl.recipe import WebrlRecipe, variant_named
 from oneiro_web.env import WebConfig

@@ -40,7 +40,7 @@ def trajectory(outcome: float, *values: float, after: float = 0.0) -> Trajectory
 
 
 def numbers(algorithm: Algorithm, *trajectories: Trajectory) -> list[np.ndarray]:
-    return algorithm.estimate(trajectories).advantages
+    return algorithm.estimate(trajectories)
 
 
 @pytest.fixture

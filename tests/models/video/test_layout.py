@@ -13,10 +13,10 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.layout import FREE, Layout
-from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import decode_batch
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.video.model import TransformerSettings, create
 
 SINGLE, MULTI = Layout.single_step(4375, 320, 13), Layout.multi_step(4375, 80, 1280, 13)
 TINY = Layout.multi_step(codes=20, frame_tokens=3, context_tokens=4, action_tokens=2, future=2, bins=5)

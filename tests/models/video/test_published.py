@@ -14,7 +14,7 @@ from oneiro.learning.reconstruction import ReconstructionSettings, train
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings, TokenizerSettings
-from oneiro.models.video.transformer import TransformerSettings, create
+from oneiro.tasks.video.model import TransformerSettings, create
 
 SIZE = {"height": 256, "width": 320}
 

@@ -17,7 +17,6 @@ from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.pixel import PixelReader, PixelSettings
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
-from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import pipeline as real2sim
@@ -25,7 +24,7 @@ from oneiro.systems.policy_eval.agreement import Comparison, agreement_table, pl
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fit_frame, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
-from oneiro.tasks.video.model import VideoMetadata
+from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
 from oneiro.worlds.robot.simulator import TASKS

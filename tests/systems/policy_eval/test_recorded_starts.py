@@ -15,7 +15,6 @@ from oneiro import cli
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import FrameTokenizerSettings
-from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.policy_eval.pipeline import read_labels
 from oneiro.systems.policy_eval.policies import Rt1
@@ -28,7 +27,7 @@ from oneiro.systems.policy_eval.recorded_starts import (
     robot_models,
     robot_tables,
 )
-from oneiro.tasks.video.model import VideoMetadata, open_model
+from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create, open_model
 from oneiro.worlds.robot.episodes import ActionBins, RobotEpisode, open_episodes, read_episode, write_episode
 
 SAID = "open middle drawer"

@@ -13,12 +13,10 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import ServerConfig
-from oneiro.systems.webrl.curriculum import (
-    Curriculum,
-    CurriculumSettings,
-    OperatorShares,
+from oneiro.systems.webrl.curriculum.growth import Curriculum, CurriculumSettings, OperatorShares
+from oneiro.systems.webrl.curriculum.operators import (
     draw_task,
-    matched,
+    match_templates,
     move_nearer,
     paraphrase,
     pass_gates,
@@ -201,7 +199,7 @@ def test_a_generated_text_gets_the_grader_of_the_template_it_fits() -> None:
     known = task_of("map/phone", 7)
     assert known.spec is not None
     here = [TEMPLATES[name] for name in NAMES if name.startswith("map/")]
-    assert {template.name for template, _, _ in matched(known.intent, here)} == {"map/phone"}
+    assert {template.name for template, _, _ in match_templates(known.intent, here)} == {"map/phone"}
     task = resolve(known.intent, here, [known.spec.content], generator("resolve"))
     assert task is not None and task.spec is not None and task.spec.checks == known.spec.checks
     assert resolve("What is the phone number of Nobody At All?", here, [known.spec.content], generator("r")) is None

@@ -74,22 +74,24 @@ def test_the_prompt_shows_all_responses_and_one_page() -> None:
 
 
 def test_stage_1_puts_the_reward_on_the_last_step_and_stage_2_replays_by_rank(tmp_path: Path) -> None:
-    steps = formats.processed(trace(), success=True)
+    steps = formats.process_trace(trace(), success=True)
     assert [step["reward"] for step in steps] == [0.0, 1.0]
     assert [step["done"] for step in steps] == [False, True]
     assert [step["trajectory_reward"] for step in steps] == [1, 1]
     assert steps[0]["next_observation"] == steps[1]["observation"]
     assert steps[1]["next_observation"].count("Round 2") == 1 and PAGES[1] in steps[1]["next_observation"]
     assert [s["mc_return"] for s in formats.with_returns(steps)] == [0.9, 1.0]
-    copied = formats.with_returns(formats.processed(trace(), True, copied=True))
+    copied = formats.with_returns(formats.process_trace(trace(), True, copied=True))
     assert [s["mc_return"] for s in copied] == [1.9, 1.0]
     formats.write_processed(tmp_path / "p.jsonl", [steps])
     read, problems = formats.read_processed(tmp_path / "p.jsonl")
     assert read == [steps] and problems == []
-    past = [formats.processed(Trace("a", f"task {n}", trace().steps), True) for n in range(9)]
-    failed = formats.processed(Trace("b", "failed", trace().steps), False)
+    past = [formats.process_trace(Trace("a", f"task {n}", trace().steps), True) for n in range(9)]
+    failed = formats.process_trace(Trace("b", "failed", trace().steps), False)
     ranks = {REPLIES[0]: 0.7, REPLIES[1]: 0.99}
-    flat = formats.filtered([steps], [*past, past[0], failed], lambda s: ranks[s["action"]], (0.5, 0.95), 2.0, seed=0)
+    flat = formats.select_steps(
+        [steps], [*past, past[0], failed], lambda s: ranks[s["action"]], (0.5, 0.95), 2.0, seed=0
+    )
     replayed = [step for step in flat if "rank_score" in step]
     assert len(flat) == 2 + 4 and len(replayed) == 4
     assert {step["action"] for step in replayed} == {REPLIES[0]} and len({step["task"] for step in replayed}) == 4
@@ -104,7 +106,7 @@ class Evil:
 
 
 def test_a_pt_file_is_read_without_running_anything(tmp_path: Path) -> None:
-    steps = formats.processed(trace(), True)
+    steps = formats.process_trace(trace(), True)
     torch.save([steps], tmp_path / "good.pt")
     assert formats.read_processed(tmp_path / "good.pt") == ([steps], [])
     torch.save([[{**steps[0], "action": 5}], steps], tmp_path / "half.pt")
@@ -128,10 +130,8 @@ def test_task_configs_and_sft_data_have_the_published_fields(tmp_path: Path) -> 
     with pytest.raises(OneiroError, match="no site"):
         task_files.task_config(INTENT, "cms", 3)
     records = task_files.sharegpt(trace())
-    (tmp_path / "sft.json").write_text(json.dumps([*records, {"conversations": [{"from": "gpt", "value": "x"}]}]))
-    pairs, problems = task_files.read_sharegpt(tmp_path / "sft.json")
+    pairs = [[turn["value"] for turn in record["conversations"]] for record in records]
     assert [response for _, response in pairs] == REPLIES and pairs[0][0].endswith("assistant<|end_header_id|>\n")
-    assert "line 3" in str(problems[0])
     (tmp_path / "failed.jsonl").write_text('{"web": "oss", "task": "a"}\n{"web": "moon", "task": "b"}\n[]\n')
     found, problems = task_files.read_failures(tmp_path / "failed.jsonl")
     assert found == [("shopping", "a")] and [problem.line for problem in problems] == [2, 3]

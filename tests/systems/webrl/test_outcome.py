@@ -11,7 +11,7 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.webrl.critic import auc
+from oneiro.systems.webrl.agent import auc
 from oneiro.systems.webrl.episodes import task_of, turns_of
 from oneiro.systems.webrl.outcome import (
     Features,
@@ -45,7 +45,7 @@ def made(
 
 def test_evidence_is_read_off_replies_and_pages() -> None:
     seen = evidence(made())
-    assert seen.stopped and seen.answer == "(555) 250-4552" and "salty swan hotel" in seen.asked
+    assert seen.stopped and seen.answer == "(555) 250-4552" and "salty swan hotel" in seen.required
     unfinished = made()
     unfinished.info["turns"].pop()
     assert not evidence(unfinished).stopped

@@ -19,11 +19,9 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.seeds import generator
 from oneiro.systems.webrl import episodes as records
-from oneiro.systems.webrl import replay
-from oneiro.systems.webrl.agent import LanguageAgent
-from oneiro.systems.webrl.critic import Critic
-from oneiro.systems.webrl.curriculum import NULL_AGENTS, draw_task, in_band
-from oneiro.systems.webrl.episodes import RowFormat
+from oneiro.systems.webrl.agent import Critic, LanguageAgent
+from oneiro.systems.webrl.curriculum.operators import NULL_AGENTS, draw_task, in_band
+from oneiro.systems.webrl.episodes import RowFormat, confidence, select_replay
 from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings, TrainSettings, WebrlRecipe
 from oneiro_web import validate
@@ -82,16 +80,16 @@ def test_04_mc_return() -> None:
 
 
 def test_05_perplexity_filter_ends() -> None:
-    kept = [p for p in (0.5, 0.51, 0.95, 0.951) if replay.in_band(p, (0.5, 0.95))]
+    kept = [p for p in (0.5, 0.51, 0.95, 0.951) if records.in_band(p, (0.5, 0.95))]
     assert kept == [0.51, 0.95]
-    assert replay.confidence(np.log(np.array([0.5, 0.98], np.float32))) == pytest.approx(0.7)
+    assert confidence(np.log(np.array([0.5, 0.98], np.float32))) == pytest.approx(0.7)
 
 
 def test_06_replay_is_at_most_twice_the_new_turns() -> None:
     stored = [(0, number, 0) for number in range(50)]
-    chosen = replay.select(stored, [0.7] * 50, new_turns=9, band=(0.5, 0.95), cap=2.0, seed=3)
+    chosen = select_replay(stored, [0.7] * 50, new_turns=9, band=(0.5, 0.95), cap=2.0, seed=3)
     assert len(chosen) == len({place for place, _ in chosen}) == 18
-    assert chosen == replay.select(stored, [0.7] * 50, 9, (0.5, 0.95), 2.0, 3)
+    assert chosen == select_replay(stored, [0.7] * 50, 9, (0.5, 0.95), 2.0, 3)
 
 
 def test_07_critic_band_has_inclusive_ends() -> None:

@@ -23,7 +23,7 @@ from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import phases
-from oneiro.systems.webrl.curriculum import task_key
+from oneiro.systems.webrl.curriculum.operators import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
 from oneiro_web.tasks import Task

@@ -25,7 +25,6 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings
-from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.report.videos import gif
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
@@ -46,7 +45,7 @@ from oneiro.tasks.video.evaluation import (
     change_table,
     main_table,
 )
-from oneiro.tasks.video.model import find_tokenizer, open_model
+from oneiro.tasks.video.model import TransformerSettings, create, find_tokenizer, open_model
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.tasks.video.task import play, record, verdict

@@ -12,13 +12,13 @@ from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings
-from oneiro.models.video.transformer import TransformerSettings, create
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.video import dataset as video_dataset
 from oneiro.tasks.video import encodings as video_encodings
 from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resize
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
+from oneiro.tasks.video.model import TransformerSettings, create
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot import puck as video_toy

@@ -12,34 +12,3 @@ A candidate passes the filters in order: duplicates, overlap with the test split
 and cannot be done by doing nothing), and the critic's band. What the curriculum knows is plain JSON and part of a run's
 state: the same state and phase give the same tasks.
 """
-
-from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, matched, resolve
-from oneiro.systems.webrl.curriculum.growth import OPERATORS, Curriculum, CurriculumSettings, Growth, OperatorShares
-from oneiro.systems.webrl.curriculum.operators import (
-    NULL_AGENTS,
-    draw_task,
-    in_band,
-    move_nearer,
-    paraphrase,
-    pass_gates,
-    task_key,
-)
-
-__all__ = [
-    "BACKTICKED",
-    "NULL_AGENTS",
-    "OPERATORS",
-    "Curriculum",
-    "CurriculumSettings",
-    "Growth",
-    "OperatorShares",
-    "draw_task",
-    "generation_prompt",
-    "in_band",
-    "matched",
-    "move_nearer",
-    "paraphrase",
-    "pass_gates",
-    "resolve",
-    "task_key",
-]

@@ -14,14 +14,16 @@ from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.sampling.server import Server, ServerConfig
-from oneiro.systems.webrl.curriculum.generator import BACKTICKED, generation_prompt, resolve
 from oneiro.systems.webrl.curriculum.operators import (
+    BACKTICKED,
     draw_task,
+    generation_prompt,
     in_band,
     is_sibling,
     move_nearer,
     paraphrase,
     pass_gates,
+    resolve,
     task_key,
 )
 from oneiro_web import validate
@@ -185,7 +187,7 @@ class Curriculum:
                     tried += 1
                     site = min(sites, key=lambda name: (per_site[name] >= room, per_site[name], name))
                     task, origin = self._candidate(phase, site, rng, proposed, world)
-                    what = self._refused(task, keys, world)
+                    what = self._refusal(task, keys, world)
                     if what is not None or task is None:
                         counts[what or "none drawn"] += 1
                         continue
@@ -288,7 +290,7 @@ class Curriculum:
             self.lengths[template.name] = float(played.actions) if played else float("inf")
         return self.lengths[template.name]
 
-    def _refused(self, task: Task | None, keys: set[str], world: WebWorld) -> str | None:
+    def _refusal(self, task: Task | None, keys: set[str], world: WebWorld) -> str | None:
         """Why a candidate is not taken; None for one that may be."""
         if task is None:
             return "none drawn"

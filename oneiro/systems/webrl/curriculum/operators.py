@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -84,7 +85,7 @@ def move_nearer(task: Task, world: WebWorld) -> Task | None:
     return Task.model_validate(made)
 
 
-def solved(task: Task, world: WebWorld) -> validate.Played:
+def play_solution(task: Task, world: WebWorld) -> validate.Played:
     """The task played by its `solution`, where it carries one, else by the oracle."""
     solution = (task.model_extra or {}).get("solution")
     if solution is None:
@@ -100,13 +101,61 @@ def pass_gates(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> 
     """The oracle's actions for a task that may be trained on; None for one that cannot be done, or for nothing."""
     if template_of(task).leaks(task):
         return None
-    played = solved(task, world)
+    played = play_solution(task, world)
     if played.score != 1.0:
         return None
     if gates == "all":
-        again = solved(task, world)
+        again = play_solution(task, world)
         if (again.score, again.actions) != (played.score, played.actions):
             return None
         if any(validate.play(world, agent, task).score for agent in NULL_AGENTS):
             return None
     return played.actions
+
+
+RESOLVES = 300
+"""Attempts to find the content that a generated text speaks of."""
+BACKTICKED = re.compile(r"`([^`\n]{3,400})`")
+
+
+def generation_prompt(site: str, failed: Sequence[Task]) -> str:
+    """What a generator is asked: WebRL's in-breadth evolution, in our own words."""
+    listed = "\n".join(f"- `{task.intent}`" for task in failed)
+    return (
+        f"You write tasks that people do every day on the site {site}. Here are some that an assistant failed at:\n"
+        f"{listed}\nWrite 10 new tasks for the same site. They should be about as hard, realistic and clear, of more "
+        "kinds and in more ways of saying than those above. Use only names, titles, numbers and other values that "
+        "stand above; invent none. Put each task between back-ticks, one a line, and add nothing else."
+    )
+
+
+def match_templates(text: str, templates: Sequence[Template]) -> list[tuple[Template, int, dict[str, str]]]:
+    """Templates whose intent a text is, with the wording and what stands in its slots."""
+    hits = []
+    for template in templates:
+        for wording, intent in enumerate(template.intents):
+            parts = re.split(r"\{(\w+)\}", intent)
+            names = parts[1::2]
+            if len(set(names)) != len(names):
+                continue
+            pattern = "".join(
+                f"(?P<{part}>.{{1,200}}?)" if i % 2 else re.escape(part).replace(r"\ ", r"\s+")
+                for i, part in enumerate(parts)
+            )
+            if hit := re.fullmatch(pattern, text.strip(), re.IGNORECASE):
+                hits.append((template, wording, hit.groupdict()))
+    return hits
+
+
+def resolve(text: str, templates: Sequence[Template], contents: Sequence[int], rng: np.random.Generator) -> Task | None:
+    """The task that a generated text means, with its grader; None where no template and content say the same."""
+    for template, wording, texts in match_templates(text, templates):
+        for _ in range(RESOLVES):
+            content = contents[int(rng.integers(len(contents)))]
+            slots = template.draw(Content(template.site, content), rng)
+            if slots is not None and all(
+                str(slots.get(name)).lower() == value.lower() for name, value in texts.items()
+            ):
+                task = template.task(content, slots, wording)
+                return None if template.leaks(task) else task
+    return None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, stack_views
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, views_of
 
 ICE, HOLE, GOAL, PLAYER, FALLEN, ARRIVED = range(6)
 
@@ -86,13 +86,7 @@ def grid_coord(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
 View = Callable[[Lake, int, LakeGlyphs], str]
 
 VIEWS: dict[str, View] = {
-    "text": text,
-    "spaced": render_spaced,
-    "coordinates": coordinates,
-    "grid+coordinates": stack_views(text, coordinates),
-    "spaced+coordinates": stack_views(render_spaced, coordinates),
-    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stack_views(render_spaced, wrong_coordinates),
+    **views_of(text, render_spaced, coordinates, wrong_coordinates),
     "grid_coord": grid_coord,
 }
 

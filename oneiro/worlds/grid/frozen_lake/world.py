@@ -17,12 +17,10 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from oneiro.runtime.seeds import generator
-from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
 from oneiro.worlds.grid.frozen_lake import views as lake_views
 from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs
-from oneiro.worlds.packs import PackConfig
-from oneiro.worlds.symmetry import least_image
+from oneiro.worlds.levels import PackConfig, least_image, pick_level
 
 WORDS = ("Left", "Down", "Right", "Up")
 """In gymnasium's order: the two neighbours of a direction in this ring are its perpendiculars."""
@@ -161,7 +159,7 @@ def level_for(
 ) -> LakeLevel:
     """The map of a seed; remembered, because all members of a group ask for the same one."""
     if pack is not None:
-        return packs.pick(pack, seed, split, level_in, size)
+        return pick_level(pack, seed, split, level_in, size)
 
     def draw_lake(rng: np.random.Generator) -> LakeLevel | None:
         return draw(rng, size, frozen_probability, split)

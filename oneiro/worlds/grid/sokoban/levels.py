@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from oneiro.worlds.base import in_split, level_key
 from oneiro.worlds.grid.sokoban.search import MAX_INSIDE, SHIFTS, Distances
-from oneiro.worlds.symmetry import least_image
+from oneiro.worlds.levels import least_image
 
 TURN = 0.35
 """Chance that the carving walk takes a new direction at a step."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, stack_views
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, views_of
 
 WALL, FLOOR, TARGET, STORED, BOX, PLAYER, PLAYER_ON_TARGET = range(7)
 
@@ -98,13 +98,7 @@ def grid_coord(room: Room, glyphs: SokobanGlyphs) -> str:
 View = Callable[[Room, SokobanGlyphs], str]
 
 VIEWS: dict[str, View] = {
-    "text": text,
-    "spaced": write_spaced,
-    "coordinates": coordinates,
-    "grid+coordinates": stack_views(text, coordinates),
-    "spaced+coordinates": stack_views(write_spaced, coordinates),
-    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stack_views(write_spaced, wrong_coordinates),
+    **views_of(text, write_spaced, coordinates, wrong_coordinates),
     "coord": coord,
     "grid_coord": grid_coord,
 }

@@ -11,13 +11,12 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level
 from oneiro.worlds.grid.sokoban import views as sokoban_views
 from oneiro.worlds.grid.sokoban.levels import Plan, SokobanLevel, draw
 from oneiro.worlds.grid.sokoban.search import MAX_INSIDE, SHIFTS, Distances
 from oneiro.worlds.grid.sokoban.views import Room, SokobanGlyphs
-from oneiro.worlds.packs import PackConfig
+from oneiro.worlds.levels import PackConfig, pick_level
 
 DIRECTIONS = ("up", "down", "left", "right")
 STEP_REWARD, STORE_REWARD, SOLVE_REWARD = -0.1, 1.0, 10.0
@@ -185,7 +184,7 @@ class Sokoban(World):
 def level_for(plan: Plan, seed: int, split: str | None, pack: Path | None = None) -> SokobanLevel:
     """The level of a seed; remembered, because all members of a group ask for the same one."""
     if pack is not None:
-        return packs.pick(pack, seed, split, level_in, (plan.height, plan.width, plan.boxes))
+        return pick_level(pack, seed, split, level_in, (plan.height, plan.width, plan.boxes))
     return draw_level("sokoban", seed, split, lambda rng: draw(rng, plan, split), lambda level: level.key)[0]
 
 

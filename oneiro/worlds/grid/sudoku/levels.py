@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.worlds.base import NEITHER, in_split, level_key
-from oneiro.worlds.symmetry import symmetries
+from oneiro.worlds.levels import symmetries
 
 
 @dataclass(frozen=True)

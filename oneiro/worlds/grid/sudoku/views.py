@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from oneiro.worlds.grid.glyphs import misplace, stack_views
+from oneiro.worlds.grid.glyphs import misplace, views_of
 
 
 class Board(NamedTuple):
@@ -49,15 +49,7 @@ def wrong_coordinates(board: Board) -> str:
 
 View = Callable[[Board], str]
 
-VIEWS: dict[str, View] = {
-    "text": text,
-    "spaced": write_spaced,
-    "coordinates": coordinates,
-    "grid+coordinates": stack_views(text, coordinates),
-    "spaced+coordinates": stack_views(write_spaced, coordinates),
-    "grid+wrong-coordinates": stack_views(text, wrong_coordinates),
-    "spaced+wrong-coordinates": stack_views(write_spaced, wrong_coordinates),
-}
+VIEWS: dict[str, View] = views_of(text, write_spaced, coordinates, wrong_coordinates)
 
 
 def read(view: str, shown: str, size: int) -> Board | None:

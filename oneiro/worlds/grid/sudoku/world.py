@@ -15,12 +15,11 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from oneiro.worlds import packs
 from oneiro.worlds.base import Step, World, draw_level
 from oneiro.worlds.grid.sudoku import views as sudoku_views
 from oneiro.worlds.grid.sudoku.levels import Puzzle, draw, peers, solutions
 from oneiro.worlds.grid.sudoku.views import Board
-from oneiro.worlds.packs import PackConfig
+from oneiro.worlds.levels import PackConfig, pick_level
 
 CLUES = {4: 10, 9: 36}
 FEWEST_CLUES = {4: 4, 9: 22}
@@ -183,7 +182,7 @@ class Sudoku(World):
 def puzzle_for(size: int, clues: int, seed: int, split: str | None, pack: Path | None = None) -> Puzzle:
     """The puzzle of a seed; remembered, because all members of a group ask for the same one."""
     if pack is not None:
-        return packs.pick(pack, seed, split, puzzle_in, size)
+        return pick_level(pack, seed, split, puzzle_in, size)
     return draw_level("sudoku", seed, split, lambda rng: draw(rng, size, clues, split), lambda puzzle: puzzle.key)[0]
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from oneiro.worlds.textgame.game import GameRules
 from oneiro.worlds.textgame.scene import AGENT, Scene, Thing, clutter, one_of, place, some_of
-from oneiro.worlds.textgame.verbs import Verb, can_open
+from oneiro.worlds.textgame.verbs import Verb, can_close, can_open
 
 ROOMS = ("hall", "attic", "cellar", "study", "pantry", "bedroom")
 COLOURS = ("red", "blue", "green", "golden", "silver", "black")
@@ -54,12 +54,6 @@ def _set_open(scene: Scene, thing: Thing, is_open: bool) -> None:
 def _open(scene: Scene, thing: Thing) -> str:
     _set_open(scene, thing, True)
     return f"You open the {thing.name}."
-
-
-def _can_close(scene: Scene, thing: Thing) -> str:
-    if not thing["isOpenable"]:
-        return f"The {thing.name} cannot be closed."
-    return "" if thing["isOpen"] else f"The {thing.name} is already closed."
 
 
 def _close(scene: Scene, thing: Thing) -> str:
@@ -119,7 +113,7 @@ Holder: isContainer and isOpenable; what is in it is out of reach while it is cl
         Verb(
             "close {}",
             "Sets isOpen of X, and of the other side of a Door, to false. X must be isOpenable and open.",
-            _can_close,
+            can_close,
             _close,
         ),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.textgame.sampler import Balanced, GoldMix, StateGroups
+from oneiro.tasks.textgame.data import Balanced, GoldMix, StateGroups
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.state import Kind, Transition
