@@ -33,8 +33,8 @@ Device = torch.device | str
 class BatchLayout(Protocol):
     """Padded tokens [B, R] and how the rows in them see each other."""
 
-    def hidden(self, backbone: Backbone) -> Tensor:
-        """Hidden states [B, R, d] of all tokens."""
+    def hidden(self, backbone: Backbone, wanted: Tensor) -> Tensor:
+        """Hidden states [N, d] at flat places [N] of the tokens."""
         ...
 
     @property
@@ -49,8 +49,9 @@ class SeparateRows:
 
     tokens: Tensor
 
-    def hidden(self, backbone: Backbone) -> Tensor:
-        return backbone(self.tokens, torch.arange(self.tokens.shape[1], device=self.tokens.device), Causal())
+    def hidden(self, backbone: Backbone, wanted: Tensor) -> Tensor:
+        positions = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return backbone(self.tokens, positions, Causal(), wanted)
 
     @property
     def computed_tokens(self) -> int:
@@ -71,12 +72,14 @@ class RowsAfterPrefix:
     owner: Tensor
     """[B] which prefix a row continues."""
 
-    def hidden(self, backbone: Backbone) -> Tensor:
+    def hidden(self, backbone: Backbone, wanted: Tensor) -> Tensor:
         prefill, width = Prefill(), self.tokens.shape[1]
         positions = torch.arange(width, device=self.tokens.device)
-        backbone(self.prefixes, torch.arange(self.prefixes.shape[1], device=positions.device), prefill)
+        # Of a prefix only keys and values are used, nothing that comes out of the last layer.
+        nothing = self.owner[:0]
+        backbone(self.prefixes, torch.arange(self.prefixes.shape[1], device=positions.device), prefill, nothing)
         after = AfterPrefix(prefill.kv_cache, self.owner, self.lengths, width)
-        return backbone(self.tokens, self.start[:, None] + positions, after)
+        return backbone(self.tokens, self.start[:, None] + positions, after, wanted)
 
     @property
     def computed_tokens(self) -> int:
@@ -93,8 +96,8 @@ class PackedGroups:
     positions: Tensor
     """[B, R]: every row continues the prefix."""
 
-    def hidden(self, backbone: Backbone) -> Tensor:
-        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.dtype))
+    def hidden(self, backbone: Backbone, wanted: Tensor) -> Tensor:
+        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.dtype), wanted)
 
     @property
     def computed_tokens(self) -> int:
@@ -117,8 +120,7 @@ class Batch:
 
     def hidden(self, backbone: Backbone) -> Tensor:
         """Hidden states [N, d] at the positions that predict a target."""
-        out = self.layout.hidden(backbone)
-        return out.reshape(-1, out.shape[-1])[self.where]
+        return self.layout.hidden(backbone, self.where)
 
     @property
     def rows(self) -> Tensor:
