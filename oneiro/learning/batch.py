@@ -48,11 +48,6 @@ class Batch:
 
     def hidden(self, backbone: Backbone) -> Tensor:
         """Hidden states [N, d] at the positions that predict a target."""
-        out = self.all_hidden(backbone)
-        return out.reshape(-1, out.shape[-1])[self.where]
-
-    def all_hidden(self, backbone: Backbone) -> Tensor:
-        """Hidden states [B, R, d] of all tokens."""
         raise NotImplementedError
 
     @property
@@ -71,8 +66,9 @@ class Batch:
 class SeparateRows(Batch):
     """Every row stands alone."""
 
-    def all_hidden(self, backbone: Backbone) -> Tensor:
-        return backbone(self.tokens, torch.arange(self.tokens.shape[1], device=self.tokens.device), Causal())
+    def hidden(self, backbone: Backbone) -> Tensor:
+        positions = torch.arange(self.tokens.shape[1], device=self.tokens.device)
+        return backbone(self.tokens, positions, Causal(), self.where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +84,14 @@ class RowsAfterPrefix(Batch):
     owner: Tensor
     """[B] which prefix a row continues."""
 
-    def all_hidden(self, backbone: Backbone) -> Tensor:
+    def hidden(self, backbone: Backbone) -> Tensor:
         prefill, width = Prefill(), self.tokens.shape[1]
         positions = torch.arange(width, device=self.tokens.device)
-        backbone(self.prefixes, torch.arange(self.prefixes.shape[1], device=positions.device), prefill)
+        # Of a prefix only keys and values are used, nothing that comes out of the last layer.
+        nothing = self.owner[:0]
+        backbone(self.prefixes, torch.arange(self.prefixes.shape[1], device=positions.device), prefill, nothing)
         after = AfterPrefix(prefill.kv_cache, self.owner, self.lengths, width)
-        return backbone(self.tokens, self.start[:, None] + positions, after)
+        return backbone(self.tokens, self.start[:, None] + positions, after, self.where)
 
     @property
     def computed_tokens(self) -> int:
@@ -109,8 +107,8 @@ class PackedGroups(Batch):
     positions: Tensor
     """[B, R]: every row continues the prefix."""
 
-    def all_hidden(self, backbone: Backbone) -> Tensor:
-        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.dtype))
+    def hidden(self, backbone: Backbone) -> Tensor:
+        return backbone(self.tokens, self.positions, PrefixGroups(self.row_id, backbone.dtype), self.where)
 
 
 def batches(

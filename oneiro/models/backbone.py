@@ -107,10 +107,10 @@ class Block(nn.Module):
             and isinstance(self.activation, type(ACT2FN["silu"]))
         )
 
-    def forward(self, hidden: Tensor, rotations: Rotations, attend: Attend) -> Tensor:
-        """hidden [B, T, d] -> [B, T, d]."""
+    def forward(self, hidden: Tensor, rotations: Rotations, attend: Attend, wanted: Tensor | None = None) -> Tensor:
+        """hidden [B, T, d] -> [B, T, d]; with flat places `wanted` [N] only what comes out there, [N, d]."""
         if not self.written_out:
-            return self._by_modules(hidden, rotations, attend)
+            return take_wanted(self._by_modules(hidden, rotations, attend), wanted)
         norms = (self.query_norm.weight, self.key_norm.weight) if self.query_norm is not None else None  # type: ignore[union-attr]
         query, key, value = before_attention(
             hidden,
@@ -122,10 +122,10 @@ class Block(nn.Module):
             rotations,
             (self.shape.heads, self.shape.kv_heads, self.shape.head_dim),
         )
-        mixed = self._attend(query, key, value, attend)
+        mixed = self._attend(query, key, value, attend).transpose(1, 2).flatten(2)
         return after_attention(
-            hidden,
-            mixed,
+            take_wanted(hidden, wanted),
+            take_wanted(mixed, wanted),
             self.out.weight,
             self.mlp_norm.weight,
             self.mlp_norm.variance_epsilon,
@@ -239,8 +239,11 @@ class Backbone(nn.Module):
         """What layers compute in."""
         return self.compute_dtype or self.head.weight.dtype
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None) -> Tensor:
+        """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d].
+
+        With flat places `wanted` [N] only those, [N, d]: elsewhere the last layer ends with its attention.
+        """
         hidden = self.embedding(tokens)
         if self.embedding_scale != 1:
             hidden = hidden * self.embedding_scale
@@ -250,10 +253,11 @@ class Backbone(nn.Module):
             self.gradient_checkpointing and torch.is_grad_enabled() and not isinstance(attend, Prefill)
         )
         for block, kind in zip(self.blocks, self._rotary_kinds, strict=True):
+            rest = rotations[kind], attend, wanted if block.index == self.shape.layers - 1 else None
             if gradient_checkpointing:
-                hidden = checkpoint(block, hidden, rotations[kind], attend, use_reentrant=False)
+                hidden = checkpoint(block, hidden, *rest, use_reentrant=False)
             else:
-                hidden = block(hidden, rotations[kind], attend)
+                hidden = block(hidden, *rest)
         return self._scale(apply_norm(self.norm, hidden))
 
     def _scale(self, hidden: Tensor) -> Tensor:
@@ -290,6 +294,11 @@ class Backbone(nn.Module):
         cos, sin = self._rotary(like[:1, :1].float(), where, *([kind] if two_kinds else []))
         half = cos.shape[-1] // 2
         return cos[0, :, :half].to(like.dtype), sin[0, :, :half].to(like.dtype)
+
+
+def take_wanted(values: Tensor, wanted: Tensor | None) -> Tensor:
+    """values [B, T, d] -> those at flat places [N], as [N, d]; all of them where none are named."""
+    return values if wanted is None else values.flatten(0, 1).index_select(0, wanted)
 
 
 def base_of(model: Any) -> Any:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from oneiro.models.attention import PLAIN, Attend, Causal, Rule
-from oneiro.models.backbone import Backbone, Shape, base_of
+from oneiro.models.backbone import Backbone, Shape, base_of, take_wanted
 
 NAME = "oneiro"
 PLAN: ContextVar[Attend | None] = ContextVar("attention plan", default=None)
@@ -87,15 +87,15 @@ class ForeignBackbone(Backbone):
             raise Unfit("its layers have heads of different shapes")
         return heads, kv_heads, dim
 
-    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend) -> Tensor:
-        """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d]."""
+    def forward(self, tokens: Tensor, positions: Tensor, attend: Attend, wanted: Tensor | None = None) -> Tensor:
+        """Token ids [B, T] at positions [T] or [B, T] -> final hidden states [B, T, d], or those `wanted`, [N, d]."""
         plan = PLAN.set(attend)
         try:
             where = positions.expand(len(tokens), -1)
             output = self.body(input_ids=tokens, position_ids=where, use_cache=False)
         finally:
             PLAN.reset(plan)
-        return self._scale(output.last_hidden_state)
+        return self._scale(take_wanted(output.last_hidden_state, wanted))
 
 
 class _Recorder(Causal):

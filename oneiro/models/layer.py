@@ -186,11 +186,11 @@ def before_attention(
 def after_attention(
     hidden: Tensor, mixed: Tensor, out: Tensor, norm: Tensor, epsilon: float, gate_up: Tensor, down: Tensor
 ) -> Tensor:
-    """Residual hidden [B, T, d] and attention's result [B, H, T, D] -> the layer's result [B, T, d]."""
-    flat = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
+    """Residual hidden [..., d] and attention's result [..., H D] -> the layer's result [..., d]."""
+    rows, flat = hidden.view(-1, hidden.shape[-1]), mixed.view(-1, mixed.shape[-1])
     if not torch.is_grad_enabled():
         # Nobody reads the residual stream again: it is updated where it stands.
-        operations, rows = on(hidden.device.type), hidden.flatten(0, 1)
+        operations = on(hidden.device.type)
         both = operations.norm(rows.addmm_(flat, out.T), norm, epsilon) @ gate_up.T
         return rows.addmm_(operations.gate(both), down.T).view_as(hidden)
-    return _AfterAttention.apply(hidden.flatten(0, 1), flat, out, norm, epsilon, gate_up, down).view_as(hidden)
+    return _AfterAttention.apply(rows, flat, out, norm, epsilon, gate_up, down).view_as(hidden)

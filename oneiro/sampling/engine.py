@@ -307,9 +307,8 @@ class _Call:
             tokens[b, : group.length] = torch.from_numpy(self.prompts[group.rows[0]])
         plan = Prefill()
         positions = torch.arange(max(lengths), device=self.device)
-        hidden = self.backbone(tokens.to(self.device), positions, plan)
-        lasts = torch.tensor(lengths, device=self.device) - 1
-        last_hidden = hidden[torch.arange(len(groups), device=self.device), lasts]
+        lasts = torch.tensor([b * max(lengths) + length - 1 for b, length in enumerate(lengths)], device=self.device)
+        last_hidden = self.backbone(tokens.to(self.device), positions, plan, lasts)
         for b, (number, group) in enumerate(zip(batch, groups, strict=True)):
             self.prefixes[number] = _Prefix(plan.kv_cache, last_hidden, b, group.length, self.n * len(group.rows))
 

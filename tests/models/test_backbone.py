@@ -122,6 +122,22 @@ def test_a_row_after_a_shared_prefix_is_the_row_alone(family: str) -> None:
         torch.testing.assert_close(together[b], alone[0, -6:], atol=1e-4, rtol=1e-4)
 
 
+@pytest.mark.parametrize("checkpointing", [False, True])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_wanted_places_have_the_states_and_gradients_of_the_whole(family: str, checkpointing: bool) -> None:
+    backbone = Backbone(random_model(FAMILIES[family]))
+    backbone.gradient_checkpointing = checkpointing
+    tokens, wanted = torch.randint(0, 97, (3, 7)), torch.tensor([2, 9, 9, 20])
+    whole = backbone(tokens, torch.arange(7), Causal()).flatten(0, 1)[wanted]
+    some = backbone(tokens, torch.arange(7), Causal(), wanted)
+    torch.testing.assert_close(some, whole)
+    parameters = [p for p in backbone.parameters() if p.requires_grad]
+    expected, found = (torch.autograd.grad(x.square().sum(), parameters, allow_unused=True) for x in (whole, some))
+    for a, b in zip(found, expected, strict=True):
+        if b is not None:
+            torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+
+
 def test_fused_weights_are_the_models_own(tiny: LanguageModel) -> None:
     tokens = torch.randint(0, 300, (1, 8))
     before = tiny.model(tokens).logits

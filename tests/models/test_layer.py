@@ -41,14 +41,14 @@ def test_the_half_before_attention_is_its_formula_and_differentiates_it(bias: bo
 def test_the_half_after_attention_is_its_formula_and_differentiates_it() -> None:
     own, _, dim = HEADS
     hidden, mixed, out, norm, gate_up, down = leaves(
-        (2, 3, WIDTH), (2, own, 3, dim), (WIDTH, own * dim), (WIDTH,), (2 * MLP, WIDTH), (WIDTH, MLP)
+        (2, 3, WIDTH), (2, 3, own * dim), (WIDTH, own * dim), (WIDTH,), (2 * MLP, WIDTH), (WIDTH, MLP)
     )
 
     def half(*tensors: torch.Tensor) -> torch.Tensor:
         hidden, mixed, out, norm, gate_up, down = tensors
         return layer.after_attention(hidden, mixed, out, norm, 1e-5, gate_up, down)
 
-    middle = hidden + F.linear(mixed.transpose(1, 2).flatten(2), out)
+    middle = hidden + F.linear(mixed, out)
     gate, up = F.linear(F.rms_norm(middle, (WIDTH,), norm, 1e-5), gate_up).chunk(2, -1)
     everything = (hidden, mixed, out, norm, gate_up, down)
     torch.testing.assert_close(half(*everything), middle + F.linear(F.silu(gate) * up, down))

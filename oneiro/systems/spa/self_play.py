@@ -11,7 +11,6 @@ from typing import Any
 from oneiro.agents.policies import ExplorationPolicy, ModelPolicy, Policy, ScriptedPolicy, ServerPolicy
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import FinishReason
-from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
 from oneiro.report.episodes import is_record, record
 from oneiro.rundir.records import read_lines, write_episodes
@@ -19,7 +18,6 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
-from oneiro.sampling.engine import Engine
 from oneiro.systems.spa.recipe import SelfPlaySettings, SpaRecipe
 from oneiro.worlds.baselines import mixture
 
@@ -130,6 +128,10 @@ def model_player(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Pla
     if settings.policy == "server":
         assert settings.server is not None
         return Playing(partial(ServerPolicy, settings.server))
+    # Here, so that the processes in which scripts play need not import torch.
+    from oneiro.learning import stages
+    from oneiro.sampling.engine import Engine
+
     language = stages.base_weights(run, recipe.model)
     model = ModelPolicy(Engine(language, recipe.max_batch_size), recipe.sampling)
     return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.response_prefix)
