@@ -385,8 +385,8 @@ def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
 
 
 WORLDS = ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku", "webshop")
-SIMILAR = [*(f"spa/{world}" for world in WORLDS), "rlvr/video-single"]
-"""The demo's recipe with another world, and the second video recipe: their parts have tests of their own."""
+SIMILAR = [*(f"spa/{world}" for world in WORLDS), "rlvr/video-single", "rlvr/video-multi"]
+"""The demo's recipe with another world, and the video recipes, whose toy presets run in tests/tasks/video."""
 
 
 @pytest.mark.slow
