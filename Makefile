@@ -1,5 +1,5 @@
-# `make demo` trains a first agent and writes its report; `make test` runs the checks of every change, `make thorough`
-# the long ones. Each makes the environment first.
+# `make demo` trains a first agent and writes its report; `make test` runs the checks of every change (`make pytest` the
+# tests alone), `make thorough` the long ones. Each makes the environment first.
 #
 #   PYTHON=python3.12       the Python to make it with (3.11 or newer)
 #   EXTRA=track             extras to install besides, for instance EXTRA=smollm,track
