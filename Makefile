@@ -1,5 +1,5 @@
-# `make demo` trains a first agent and writes its report; `make test` runs the checks of every change, `make thorough`
-# the long ones. Each makes the environment first.
+# `make demo` trains a first agent and writes its report; `make test` runs the checks of every change (`make pytest` the
+# tests alone), `make thorough` the long ones. Each makes the environment first.
 #
 #   PYTHON=python3.12       the Python to make it with (3.11 or newer)
 #   EXTRA=track             extras to install besides, for instance EXTRA=smollm,track
@@ -31,13 +31,16 @@ COMMA := ,
 # Where it is set, every process would compile all it imports again: six seconds with torch and transformers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint thorough mutants chaos docs venv clean graphics browser
+.PHONY: demo test lint pytest thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
 
+# Side by side: mypy is one process of a minute, and the tests have seconds in which they wait.
 test: $(VENV)/.installed-dev graphics browser
-	@$(MAKE) --no-print-directory -j2 docs lint
+	@$(MAKE) --no-print-directory -j3 docs lint pytest
+
+pytest: $(VENV)/.installed-dev
 	# One thread each: with more, threads of small operations wait for each other. One worker more than cores keeps
 	# them busy while a test waits, and keeps its share of a machine that does other work.
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST)

@@ -73,10 +73,13 @@ def finished_run(folder: Path, recipe: str, preset: str) -> Path:
     return out
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Shells let background processes ignore Ctrl-C, and children inherit it: tests that send it need it heard."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
+        # What all workers import is compiled once, here; in a fresh environment they would all compile it at once.
+        make_tiny()
 
 
 @pytest.fixture(autouse=True)

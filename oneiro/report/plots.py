@@ -8,6 +8,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,8 +63,22 @@ def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float,
 
 
 def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> str:
-    """Lines over steps as one `<svg>` element."""
+    """Lines over steps as one `<svg>` element. The same lines are drawn once: a report of runs that were reported
+    before, and the board, which looks again and again, would spend most of their time here.
+    """
+    return _draw_curves(title, tuple((one.label, tuple(one.steps), tuple(one.values)) for one in series), unit, size)
+
+
+@lru_cache(maxsize=512)  # some megabytes
+def _draw_curves(
+    title: str,
+    lines: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...],
+    unit: str,
+    size: tuple[float, float],
+) -> str:
     from matplotlib.ticker import MaxNLocator
+
+    series = [Series(*line) for line in lines]
 
     def draw(axes: Any) -> None:
         for place, line in enumerate(series):

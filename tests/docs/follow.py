@@ -1,11 +1,7 @@
-"""`python -m tests.docs.follow PAGE PLACE RUNS`: follow a page in a process of its own.
-
-For pages that make a package with entry points: Oneiro looks for them when it is imported.
-"""
+"""Follow a page that makes a package with entry points: Oneiro looks for them when it is imported, so not yet."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +21,8 @@ def install(project: dict[str, Any], place: Path) -> None:
     (metadata / "entry_points.txt").write_text("\n".join(sections))
 
 
-if __name__ == "__main__":
-    page, place, runs = (Path(argument) for argument in sys.argv[1:])
+def follow(page: Path, place: Path, runs: Path) -> None:
+    """Its files, its package, then every block; finished runs of shipped recipes lie below `runs`."""
     reader = Reader(page, place, lambda name: finished_run(runs, name, preset_of(name)))
     for block in blocks(page):
         if block.file:

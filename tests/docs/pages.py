@@ -5,7 +5,7 @@ Conventions, all of them visible to a reader:
 - A block whose first line is `# some/file.py` (any suffix) is that file.
 - A block whose first line is `# needs ...` cannot run everywhere and says why; so can a single command, with a comment
   behind it. Its imports, options and settings are checked, and what it would have made counts as absent.
-- Every other Python block runs, all blocks of a page in one namespace. A smoke run of a shipped recipe is made once.
+- Every other Python block runs, all blocks of a page in one namespace. A smoke run of a recipe is made once.
 - Every other command of a shell block (`oneiro ...`, `python FILE`) is carried out. `oneiro run` is a dry run: recipe,
   presets, keys and values are checked. Where a later block uses the run, a very small finished run of the same recipe
   lies there. A few commands are only parsed: `PARSED` says which, and where they are tested.
@@ -208,6 +208,8 @@ class Reader:
         """Run directories that a block may use -> the recipe they come from."""
         self.absent: dict[str, str] = {}
         """What commands that were not carried out would have made -> why not."""
+        self.own: dict[str, Path] = {}
+        """Recipes that the page has written -> a finished smoke run."""
         self.module = types.ModuleType(f"page_{re.sub(r'[^a-z0-9]', '_', title(page).lower())}")
 
     def follow(self) -> None:
@@ -254,14 +256,22 @@ class Reader:
             exec(code, self.module.__dict__)
 
     def started(self, recipe: Any, out: Any = None, overrides: Sequence[str] = ()) -> oneiro.Run:
-        """`oneiro.run`, but that a smoke run of a shipped recipe is the finished one, which has nothing left to do."""
+        """`oneiro.run`, but that a smoke run is the finished one of its recipe, which has nothing left to do."""
         name = SYSTEMS.get(recipe.system) if isinstance(recipe, Recipe) else str(recipe)
         smoke = isinstance(recipe, Recipe) or list(overrides) == ["preset=smoke"]
-        if smoke and name and "/" in name and out and not Path(out).exists():
+        if smoke and name and ("/" in name or Path(name).is_file()) and out and not Path(out).exists():
             load(name, overrides)
-            shutil.copytree(self.finished(name), out)
+            shutil.copytree(self.smoke(name), out)
             return RUN(out)
         return RUN(recipe, out, overrides)
+
+    def smoke(self, recipe: str) -> Path:
+        """A finished smoke run: that of all tests, or, of a recipe that the page has written, one for the page."""
+        if not (self.place / recipe).is_file():
+            return self.finished(recipe)
+        if recipe not in self.own:
+            self.own[recipe] = RUN(recipe, self.place / ".smoke" / recipe, ["preset=smoke"]).path
+        return self.own[recipe]
 
     def check(self, block: Block) -> None:
         """A block that cannot run here: it compiles, and what it imports exists."""
@@ -341,10 +351,7 @@ class Reader:
             recipe = self.promised.get(path, "")
             if not recipe or (self.place / path).exists():
                 continue
-            if (self.place / recipe).is_file():  # a recipe that the page has written
-                oneiro.run(recipe, out=path, overrides=["preset=smoke"])
-            else:
-                shutil.copytree(self.finished(recipe), self.place / path)
+            shutil.copytree(self.smoke(recipe), self.place / path)
 
     def expect(self, command: Command, words: Sequence[str]) -> None:
         """Carry it out, and compare with the output that the page shows; without any it must succeed."""

@@ -67,12 +67,12 @@ def test_values_and_log_probabilities_are_float32() -> None:
 
 
 def test_steps_smaller_than_the_rounding_add_up_from_phase_to_phase(tmp_path: Path) -> None:
-    """Each phase has a learner of its own. With the optimiser of the phase before, sixty phases are sixty steps of one
-    learner; with the weights alone, each phase starts again from what bfloat16 has kept, which is nothing.
+    """Each phase has a learner of its own. With the optimiser of the phase before, thirty phases are thirty steps of
+    one learner; with the weights alone, each phase starts again from what bfloat16 has kept, which is nothing.
     """
     row = Row([given([3, 4, 5]), given([6, 7, 8, 9], ce=1.0)])
     settings = LearnerSettings(optimiser=OptimiserSettings(lr=1e-5, weight_decay=0.0))
-    example, phases = Example.of(row), 60
+    example, phases = Example.of(row), 30
 
     def learner(backbone: Backbone) -> Learner:
         return Learner(backbone, settings, 1)

@@ -163,7 +163,9 @@ def outcomes(size: int, mode: str) -> dict[str, Outcome]:
     return found
 
 
-@pytest.mark.parametrize(("size", "mode"), [(2, "data"), (3, "data"), (2, "fsdp")])
+@pytest.mark.parametrize(
+    ("size", "mode"), [(2, "data"), pytest.param(3, "data", marks=pytest.mark.thorough), (2, "fsdp")]
+)
 def test_an_update_of_several_ranks_is_that_of_one_process(size: int, mode: str) -> None:
     alone = outcomes(1, "data")
     for name, (logged, weights) in outcomes(size, mode).items():

@@ -297,9 +297,7 @@ def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[byt
 
 
 def wait_for_step(out: Path, step: int) -> None:
-    deadline = time.monotonic() + 60
     while not any(row["step"] >= step for row in read_lines(out / "metrics.jsonl")):
-        assert time.monotonic() < deadline, f"step {step} never came"
         time.sleep(0.005)
 
 
@@ -311,7 +309,7 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_left_alone(tmp_
         time.sleep(float(rng.uniform(0, 0.05)))
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    assert start(killed).wait(60) == 0
+    assert start(killed).wait() == 0
     assert result(killed) == result(whole)
     assert read_json(killed / "run.json")["stages"]["learn"]["starts"] == 3
 
@@ -324,7 +322,7 @@ def test_a_signal_saves_the_step_ends_with_130_and_a_run_that_resumes(
     process = start(stopped)
     wait_for_step(stopped, 5)
     process.send_signal(number)
-    said, errors = process.communicate(timeout=60)
+    said, errors = process.communicate()
     lines = [interrupt.NOTICE.decode().strip(), "stopped; the same command resumes"]
     assert (process.returncode, errors.decode().strip().splitlines()) == (130, lines)
     assert "stage 1 of 2: gather" in said.decode() and "stage 2 of 2: learn" in said.decode()
@@ -332,7 +330,7 @@ def test_a_signal_saves_the_step_ends_with_130_and_a_run_that_resumes(
     assert info["status"] == info["stages"]["learn"]["status"] == "stopped"
     last = [row["step"] for row in read_lines(stopped / "metrics.jsonl")][-1]
     assert read_json(stopped / "checkpoints" / "learn" / "state.json")["step"] == last
-    assert start(stopped).wait(60) == 0
+    assert start(stopped).wait() == 0
     assert read_json(stopped / "run.json")["status"] == "done"
     assert result(stopped) == result(whole)
 
@@ -341,7 +339,7 @@ def test_a_second_process_is_told_who_holds_the_run(tmp_path: Path) -> None:
     first = start(tmp_path / "run", "pause=0.2")
     wait_for_step(tmp_path / "run", 1)
     second = start(tmp_path / "run", "pause=0.2")
-    _, errors = second.communicate(timeout=60)
+    _, errors = second.communicate()
     assert second.returncode == 2
     assert errors.decode().strip().endswith(f"is in use by process {first.pid}; wait for it or choose another --out")
     first.kill()
@@ -356,11 +354,11 @@ def test_a_full_disk_is_one_line_and_the_run_resumes_when_there_is_room(tmp_path
 
     full = tmp_path / "full"
     process = start(full, preexec_fn=small_files)
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate()
     assert process.returncode == 2
     assert len(errors.decode().strip().splitlines()) == 1 and "cannot write" in errors.decode()
     assert 1 <= len(list(read_lines(full / "metrics.jsonl"))) < 20
-    assert start(full).wait(60) == 0
+    assert start(full).wait() == 0
     assert result(full) == result(whole)
 
 

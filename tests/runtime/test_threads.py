@@ -207,6 +207,6 @@ def test_the_threads_are_set_where_only_the_pipeline_brings_torch(tmp_path: Path
     place = os.pathsep.join([str(tmp_path), str(Path(systems.__file__).parents[2])])
     environment = {**os.environ, "PYTHONPATH": place, threads.COUNT: "1"}
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True
     )
     assert done.stdout.splitlines()[-1] == "{'threads': 3}", done.stderr

@@ -27,6 +27,6 @@ except WebError as error:
 
 
 def test_a_task_is_played_where_oneiro_is_not_installed() -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "1.0 True no site is called 'maps'; did you mean 'map'? True\n"

@@ -6,20 +6,19 @@ import hashlib
 import io
 import pickle
 import tarfile
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import torchmetrics
 from torch.nn.functional import conv2d, max_pool2d
-from torchmetrics.functional.image.lpips import NetLinLayer, ScalingLayer, _normalize_tensor, _spatial_average
 
 from oneiro.models.video import perceptual
 from oneiro.models.video.perceptual import Lpips, Net
 from oneiro.runtime.errors import OneiroError
 
-HEADS = Path(torchmetrics.__file__).parent / "functional" / "image" / "lpips_models"
+HEADS = Path(str(find_spec("torchmetrics").origin)).parent / "functional" / "image" / "lpips_models"  # type: ignore[union-attr]
 NETS: list[Net] = ["alex", "vgg"]
 
 
@@ -33,6 +32,9 @@ def networks() -> dict[Net, Lpips]:
 
 def reference(net: Net, ours: Lpips, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """torchmetrics' scaling, heads and averaging around a plain AlexNet or VGG16 with the same convolutions."""
+    # Two seconds to import, in every process that collects this file.
+    from torchmetrics.functional.image.lpips import NetLinLayer, ScalingLayer, _normalize_tensor, _spatial_average
+
     weights = [(layer.weight, layer.bias) for layer in ours.convolutions]
     scale = ScalingLayer()
     maps = []

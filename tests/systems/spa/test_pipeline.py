@@ -26,6 +26,7 @@ from oneiro.systems.spa.recipe import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
 from oneiro.worlds.baselines import mixture
 from tests.interruption import Forked, fingerprint, kill_in
+from tests.systems.spa.test_variants import SMALL
 
 
 @pytest.mark.slow
@@ -108,9 +109,9 @@ def test_a_damaged_batch_is_named_and_played_again_when_it_is_deleted(tmp_path: 
 
 
 def test_weights_that_are_gone_or_damaged_are_trained_again_never_replaced_by_others(
-    finished: Callable[[str, str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = shutil.copytree(finished("spa/frozen-lake", "smoke"), tmp_path / "run")
+    run = oneiro.run("spa/frozen-lake", tmp_path / "run", [*SMALL, "variants=[spa]"]).path
     whole, logged = fingerprint(run), (run / "metrics.jsonl").read_text().splitlines()
     info = json.loads((run / "run.json").read_text())
     info["status"] = "running"

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -27,17 +24,9 @@ from oneiro.systems.webrl.curriculum.operators import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
 from oneiro_web.tasks import Task
-from tests.interruption import fingerprint, kill_in
+from tests.interruption import Forked, fingerprint, kill_in
 
-COMMAND = [sys.executable, "-m", "oneiro", "run", "webrl/sandbox", "preset=smoke"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-
-
-ONE_PHASE = ["variants=[no-curriculum,random-tasks]", "phases=1"]
-
-
-def start(out: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([*COMMAND, *ONE_PHASE, "--out", str(out)], env=ENVIRONMENT, stdout=subprocess.DEVNULL)
+ONE_PHASE = ["preset=smoke", "variants=[no-curriculum,random-tasks]", "phases=1"]
 
 
 def write_json_lines(path: Path, rows: list[dict[str, Any]]) -> None:
@@ -63,8 +52,8 @@ def phase_files(run: Path) -> dict[str, str]:
 )
 def test_13_kill_and_resume_gives_the_same_bytes(moments: list[str], tmp_path: Path) -> None:
     alone, killed = tmp_path / "alone", tmp_path / "killed"
-    oneiro.run("webrl/sandbox", out=alone, overrides=["preset=smoke", *ONE_PHASE])
-    assert kill_in(moments, killed, lambda: start(killed)) >= 1
+    oneiro.run("webrl/sandbox", out=alone, overrides=ONE_PHASE)
+    assert kill_in(moments, killed, lambda: Forked(lambda: oneiro.run("webrl/sandbox", killed, ONE_PHASE))) >= 1
     oneiro.run(str(killed))
     assert fingerprint(killed) == fingerprint(alone)
     assert phase_files(killed) == phase_files(alone)

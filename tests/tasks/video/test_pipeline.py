@@ -106,6 +106,7 @@ def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path
         (["init_from.transformer=RUN", "init_from.tokenizer=RUN"], "init_from.tokenizer or init_from.transformer"),
     ],
 )
+@pytest.mark.parametrize("alone", BOTH[:1], ids=["single"], indirect=True)
 def test_what_is_given_must_fit(
     alone: Path, tmp_path: Path, overrides: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
