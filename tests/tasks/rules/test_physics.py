@@ -40,7 +40,7 @@ from oneiro.tasks.rules.physics_data import (
     shuffled,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
-from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, DenseRows, PhysicsTask, dense_row, measure
+from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, LazyRows, PhysicsTask, dense_row, measure
 from oneiro.worlds.rules.physics import (
     HELD_OUT_PAIRS,
     HELD_OUT_PERMUTATIONS,
@@ -83,7 +83,8 @@ def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(vie
             learned = row.tokens[row.weights("ce") > 0]
             outcomes = [after for sighting in case.context for _, after in sighting.tries]
             assert language.decode(learned) == "".join(f" {after}" for after in [*outcomes, case.after]) + "<|im_end|>"
-        rows = DenseRows(task.predictor, chat, CaseSampler("train", 1, view, (8,)), 3)
+        cases = CaseSampler("train", 1, view, (8,))
+        rows = LazyRows(lambda number: dense_row(task.predictor, chat, cases(number)), 3)
         assert len(rows) == 3
         assert [len(row) for row in rows] == [len(row) for row in rows[0:3]]
 
@@ -305,7 +306,7 @@ def test_the_updates_that_fit_are_counted_by_their_pace_without_the_first_two(
     with Run.open(tmp_path / "run", recipe) as run:
         task = PhysicsTask(recipe, run)
         language = task.create_tiny()
-        rows = DenseRows(task.predictor, ChatFormat(language.tokenizer), task.cases("rl"), 3)
+        rows, _ = task.training_rows(ChatFormat(language.tokenizer))
         assert stages.count_updates(language, rows, recipe.sft.learner, 2, seconds=25.0) == 12
 
 
