@@ -71,6 +71,8 @@ class PhysicsPlanning(Planning):
         super().__init__(recipe, run, number)
         self.task = PhysicsTask(recipe, run)
         self.stages = [*self.task.first_stages, POLICY]
+        self.contexts: dict[int, Context] = {}
+        """What levels show of their rules, by seed."""
 
     def name_stage(self, stage: str) -> str:
         return stage  # there is one repeat
@@ -143,7 +145,11 @@ class PhysicsPlanning(Planning):
         searching = self.planner(learned)
         episodes = self.play_levels(PhysicsWorld, searching, self.recipe.play.traces)
         self.write_traces(traces(searching, episodes, "beam search in the predictor"))
-        steps = {"model": model, "no change": partial(_each, answers["no change"]), "lookup": partial(_each, lookup)}
+        steps: dict[str, Callable[[Sequence[PhysicsCase]], Sequence[str]]] = {
+            "no change": partial(_each, answers["no change"]),
+            "lookup": partial(_each, lookup),
+            "model": model,
+        }
         return {"rows": rows, "steps": {name: self.accuracy(predict) for name, predict in steps.items()}}
 
     def measure_policy(self, world: type[PhysicsWorld], budget: float) -> dict[str, Any]:
@@ -225,9 +231,10 @@ class PhysicsPlanning(Planning):
     def observe(self, world: World) -> PhysicsSituation:
         """The true map, with the context of its rules."""
         assert isinstance(world, PhysicsWorld)
-        drawn = Drawn(world.physics, tuple(world.draw_examples()), world.room, 0)
-        context = drawn.case(self.recipe.task.view, "", "").context
-        return PhysicsSituation(context, world.render("map"), "")
+        if world.seed not in self.contexts:
+            drawn = Drawn(world.physics, tuple(world.draw_examples()), world.room, 0)
+            self.contexts[world.seed] = drawn.case(self.recipe.task.view, "", "").context
+        return PhysicsSituation(self.contexts[world.seed], world.render("map"), "")
 
     def observe_told(self, world: World) -> PhysicsSituation:
         assert isinstance(world, TargetRoom)

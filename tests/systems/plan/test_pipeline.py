@@ -47,6 +47,18 @@ def test_a_text_game_run_has_every_row(finished: Finished) -> None:
     assert {"random", "policy", "policy, vote", "beam, model", "beam, lookup", "beam, true game"} <= set(names(run))
 
 
+def test_a_physics_run_has_every_row_for_both_goals(finished: Finished) -> None:
+    run = finished("plan/physics", "smoke")
+    rows = {"random", "policy", "policy, vote", "best possible"}
+    controls = ("no change", "lookup", "copy from the prompt", "shuffled model", "another context")
+    rows |= {f"beam, {name}" for name in (*controls, "model", "true displacements", "true rules")}
+    assert set(names(run)) == rows
+    assert set(names(run, 1)) == rows | {"policy, vote, told"}
+    for table in page.tables(run)[:2]:
+        measured = {str(row[0].value): row[1].value for row in table.rows}
+        assert measured["beam, true rules"] == measured["best possible"] == 1.0
+
+
 def test_a_web_run_has_every_row_the_control_of_the_same_data_and_traces(finished: Finished) -> None:
     run = finished("plan/web", "smoke")
     rows = {"random", "policy", "policy, vote", "policy, and its successes", "best possible"}
