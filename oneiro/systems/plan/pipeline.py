@@ -31,6 +31,8 @@ ORDER = (
     "policy",
     "policy, vote",
     "policy, vote, told",
+    "policy, vote, veto at random",
+    "policy, vote, veto by the model",
     "policy, and its successes",
     "beam, no change",
     "beam, shuffled model",
