@@ -42,7 +42,7 @@ def task_of(name: str, number: int = 0) -> Task:
 
 
 def curriculum(tasks: int = 4, names: tuple[str, ...] = NAMES, **settings: object) -> Curriculum:
-    chosen = CurriculumSettings(tasks=tasks, gates="oracle", **settings)  # type: ignore[arg-type]
+    chosen = CurriculumSettings(tasks=tasks, **{"gates": "oracle"} | settings)  # type: ignore[arg-type]
     return Curriculum(chosen, [TEMPLATES[name] for name in names], CONFIG, seed=1)
 
 
@@ -93,6 +93,13 @@ def test_longer_and_shorter_siblings_are_told_apart_by_their_oracles(world: WebW
     assert harder is not None and harder.intent_template_id == "map/nearest-time"
     assert made.apply("complicate", task_of("map/nearest-time"), generator("c"), world) is None
     assert made.lengths["map/phone"] < made.lengths["map/nearest-time"]
+
+
+def test_without_gates_no_task_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WebWorld, "reset", None)  # a gate would play in the world, and raise
+    assert len(curriculum(gates="none", choose="random").grow(1).tasks) == 4
+    with pytest.raises(TypeError):
+        curriculum(choose="random").grow(1)
 
 
 def test_gates_refuse_what_cannot_be_done_and_what_needs_no_doing(world: WebWorld) -> None:
