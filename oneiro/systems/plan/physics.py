@@ -10,6 +10,7 @@ with the true rules.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -27,6 +28,7 @@ from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanPhysicsRecipe
@@ -34,7 +36,7 @@ from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copied
 from oneiro.tasks.rules.physics_data import FULL, Drawn, draw
 from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, read_tiles
-from oneiro.tasks.rules.physics_task import LazyRows, PhysicsTask
+from oneiro.tasks.rules.physics_task import LazyRows, PhysicsMetadata, PhysicsTask
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
@@ -85,7 +87,12 @@ class PhysicsPlanning(Planning):
     # The policy
 
     def learn_policy(self) -> dict[str, Any]:
-        language = self.task.model(self.start)
+        name, language = self.recipe.model.name, stages.weights_after(self.run, [self.start], self.recipe.model)
+        trained = PhysicsMetadata.read(language, name)
+        if trained is not None and trained.task != self.recipe.task:
+            wanted = " ".join(f"task.{key}={json.dumps(value)}" for key, value in trained.task.model_dump().items())
+            raise OneiroError(f"the model at {name} was trained with other prompts; set {wanted}")
+        language.metadata = {}  # what is learned here acts and predicts nothing
         chat, seed = ChatFormat(language.tokenizer), seeds.derive(self.recipe.seed, POLICY)
 
         def row(number: int) -> Row:

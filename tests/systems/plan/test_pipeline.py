@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oneiro import systems
 from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.learners.lake import random_play, transitions
 from oneiro.agents.planning.base import PlannerSettings
@@ -57,6 +58,15 @@ def test_a_physics_run_has_every_row_for_both_goals(finished: Finished) -> None:
     for table in page.tables(run)[:2]:
         measured = {str(row[0].value): row[1].value for row in table.rows}
         assert measured["beam, true rules"] == measured["best possible"] == 1.0
+
+
+def test_planning_from_a_predictor_needs_the_prompts_that_it_was_trained_with(
+    finished: Finished, tmp_path: Path
+) -> None:
+    weights = finished("plan/physics", "smoke") / "checkpoints" / "sft"
+    settings = ["preset=smoke", f"model={weights}", "sft_data.rows=0", "task.repeat_word=false"]
+    with pytest.raises(OneiroError, match=r'task.view="sight" task.explain=false task.repeat_word=true'):
+        systems.run("plan/physics", tmp_path / "run", settings)
 
 
 def test_a_web_run_has_every_row_the_control_of_the_same_data_and_traces(finished: Finished) -> None:
