@@ -29,7 +29,7 @@ from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 from oneiro_web.templates.base import Template
-from oneiro_web.templates.registry import TEMPLATES
+from oneiro_web.templates.registry import template_of
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
 
@@ -252,15 +252,16 @@ class Curriculum:
         return self.apply(name, seed_task, rng, world), name
 
     def learnability(self, template: str) -> float:
-        """p (1 - p), with one success and one failure added: a template that nobody tried is worth a try."""
+        """p (1 - p), with a tenth of a success and of a failure added: a template that nobody tried is worth a try, and
+        one task, which has several attempts, says much.
+        """
         tasks, solved = self.solved.get(template, (0, 0))
-        share = (solved + 1) / (tasks + 2)
+        share = (solved + 0.1) / (tasks + 0.2)
         return share * (1 - share)
 
     def apply(self, operator: str, task: Task, rng: np.random.Generator, world: WebWorld) -> Task | None:
         """A new task from an old one; None where the operator finds none."""
-        assert task.spec is not None
-        template = TEMPLATES[task.spec.template_id]
+        template = template_of(task)
         if operator == "resample":
             return self.draw(template, rng)
         if operator == "paraphrase":
