@@ -28,6 +28,7 @@ def names(run: Path, table: int = 0) -> list[str]:
 def test_a_planning_run_has_every_row_for_both_goals_and_traces(finished: Finished) -> None:
     run = finished("plan/frozen-lake", "smoke")
     wanted = {"random", "policy, vote", "beam, shuffled model", "beam, lookup", "mpc, model", "beam, model"}
+    wanted |= {"policy, vote, veto by the model", "policy, vote, veto at random"}
     for table in (0, 1):
         assert wanted | {"beam, true lake", "best possible"} <= set(names(run, table))
     text = (run / "report.html").read_text()
