@@ -31,6 +31,7 @@ SYSTEMS: dict[str, str] = {
     "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
+    "plan/physics": "oneiro.systems.plan.recipe:PlanPhysicsRecipe",
     "plan/web": "oneiro.systems.plan.recipe:PlanWebRecipe",
     "dyna/frozen-lake": "oneiro.systems.dyna.recipe:DynaLakeRecipe",
     "dyna/web": "oneiro.systems.dyna.recipe:DynaWebRecipe",

@@ -4,21 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
-from oneiro.agents.planning.base import Decision, Planner, PlannerName, PlannerSettings, Propose, Root
+from oneiro.agents.planning.base import (
+    WORST,
+    Decision,
+    Judged,
+    Planner,
+    PlannerName,
+    PlannerSettings,
+    Propose,
+    Proposed,
+    Root,
+    Value,
+)
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.mpc import ModelPredictiveControl
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode, Sample
 from oneiro.runtime import seeds
+from oneiro.tasks.base import Dynamics, Malformed
 from oneiro.worlds.base import World
 
 StateT = TypeVar("StateT")
 
 PLANNERS: dict[PlannerName, type[Planner[Any]]] = {"beam": BeamSearch, "mpc": ModelPredictiveControl}
+
+
+MAX_VETOED = 8
+"""Actions among which a veto leaves the next best one."""
 
 
 def make_planner(dynamics: Any, propose: Any, value: Any, settings: PlannerSettings) -> Planner[Any]:
@@ -94,23 +110,77 @@ def _key(turn: Game) -> Key:
 
 @dataclass
 class VotePolicy(Generic[StateT]):
-    """Takes the action that most samples of a proposer name: what the tokens of a planner buy without a model."""
+    """Takes the action that most samples of a proposer name: what the tokens of a planner buy without a model.
+
+    With a veto, the first of the proposed actions that it lets pass; the most frequent one where it lets none pass.
+    """
 
     propose: Propose[StateT]
     observe: Callable[[World], StateT]
     task: Callable[[World], Any] = lambda world: None
+    veto: Veto[StateT] | None = None
     spent: Spent = field(default_factory=Spent)
+    vetoed: int = 0
+    """Decisions in which the most frequent action did not pass."""
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         roots = [Root(self.observe(turn.playing), self.task(turn.playing)) for turn in turns]
         texts = []
-        for turn, proposal in zip(turns, self.propose(roots, 1, seed), strict=True):
+        proposals = self.propose(roots, 1 if self.veto is None else MAX_VETOED, seed)
+        for turn, action, proposal in zip(turns, self._choose(roots, proposals, seed), proposals, strict=True):
             self.spent.add(proposal.tokens)
             rng = seeds.generator(seed, turn.seed)
-            texts.append(
-                _write(proposal.actions[0] if proposal.actions else turn.playing.random_action(rng), turn.state)
-            )
+            texts.append(_write(action or turn.playing.random_action(rng), turn.state))
         return [Sample.of_text(text) for text in texts]
+
+    def _choose(self, roots: Sequence[Root[StateT]], proposals: Sequence[Proposed], seed: int) -> list[str | None]:
+        if self.veto is None:
+            return [next(iter(proposal.actions), None) for proposal in proposals]
+        pairs = [(root, action) for root, proposal in zip(roots, proposals, strict=True) for action in proposal.actions]
+        passes, chosen = iter(self.veto(pairs, seed)), list[str | None]()
+        for proposal in proposals:
+            allowed = [action for action in proposal.actions if next(passes)]
+            best = next(iter(proposal.actions), None)
+            chosen.append(next(iter(allowed), best))
+            self.vetoed += best is not None and best not in allowed
+        return chosen
+
+
+class Veto(Protocol[StateT]):
+    """Who forbids actions."""
+
+    def __call__(self, pairs: Sequence[tuple[Root[StateT], str]], seed: int) -> list[bool]:
+        """Whether each action may be taken; all in one call."""
+
+
+@dataclass(frozen=True)
+class ModelVeto(Generic[StateT]):
+    """Forbids actions after which, by a model's prediction, everything is lost; it has no say in anything else."""
+
+    dynamics: Dynamics[StateT]
+    value: Value[StateT]
+
+    def __call__(self, pairs: Sequence[tuple[Root[StateT], str]], seed: int) -> list[bool]:
+        predictions = self.dynamics.predict([(root.state, action) for root, action in pairs], 1, seed)
+        states = [(root, one.state) for (root, _), (one,) in zip(pairs, predictions, strict=True)]
+        readable = [Root(state, root.task) for root, state in states if not isinstance(state, Malformed)]
+        judged = iter(self.value(readable))
+        # What cannot be read forbids nothing.
+        return [isinstance(state, Malformed) or not _is_lost(next(judged)) for _, state in states]
+
+
+@dataclass(frozen=True)
+class RandomVeto(Generic[StateT]):
+    """The control: forbids as often, without looking."""
+
+    rate: float
+
+    def __call__(self, pairs: Sequence[tuple[Root[StateT], str]], seed: int) -> list[bool]:
+        return (seeds.generator(seed, "veto").random(len(pairs)) >= self.rate).tolist()
+
+
+def _is_lost(judged: Judged) -> bool:
+    return judged.done and judged.value <= WORST
 
 
 def _write(action: str, state: str, prediction: str | None = None) -> str:

@@ -9,6 +9,7 @@ tokens, search in a memory of the play, in a shuffled model and in the true lake
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -17,7 +18,15 @@ import numpy as np
 from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, random_play, read_action, transitions
 from oneiro.agents.planning.base import PlannerSettings, PolicyProposals
 from oneiro.agents.planning.grids import every_action, grid_rule
-from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, make_planner, traces
+from oneiro.agents.planning.policy import (
+    ModelVeto,
+    PlanningPolicy,
+    RandomVeto,
+    Spent,
+    VotePolicy,
+    make_planner,
+    traces,
+)
 from oneiro.agents.planning.policy import dialogue as planning_dialogue
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
@@ -62,15 +71,17 @@ class LakePlanning(LakeLearner, Planning):
                 for name, inside in dynamics.items()
             }
             rows[goal]["mpc, model"] = self.measure(goal, self.planner(memory["model"], self.recipe.mpc))
-            rows[goal] |= self.policies(goal, rows[goal]["beam, model"]["tokens"])
+            rows[goal] |= self.policies(goal, rows[goal]["beam, model"]["tokens"], memory["model"])
             shown = ", ".join(f"{name} {np.mean(row['success']):.1%}" for name, row in rows[goal].items())
             self.run.say(f"repeat {self.number}, {goal}: {shown}")
         if self.number == 0:  # one repeat's decisions are enough to look at
             self.trace(memory["model"])
         return {"rows": rows, "steps": steps}
 
-    def policies(self, goal: Goal, budget: float) -> dict[str, dict[str, Any]]:
-        """The policy alone, and its vote with the tokens that a decision of the planner takes."""
+    def policies(self, goal: Goal, budget: float, model: Dynamics[str]) -> dict[str, dict[str, Any]]:
+        """The policy alone, its vote with the tokens that a decision of the planner takes, and votes with a veto: the
+        model's, of moves into holes, and one at random as often.
+        """
         if not self.run.stage(self.name_stage("policy"), dict)["rows"]:
             return {}
         language = stages.weights_after(self.run, [self.name_stage("policy")], self.recipe.model)
@@ -82,7 +93,14 @@ class LakePlanning(LakeLearner, Planning):
             engine, REPLY, votes, prompt=lambda root: chat.opening(root.state), read=read_action
         )
         vote = VotePolicy(proposals, observe=lambda world: world.render())
-        return {"policy": alone, "policy, vote": {**self.measure(goal, vote), "votes": votes}}
+        rows = {"policy": alone, "policy, vote": {**self.measure(goal, vote), "votes": votes}}
+        forbid = ModelVeto(model, RuleValue(grid_rule(lake_of(self.recipe)())))
+        guarded = replace(vote, task=task_of, veto=forbid, spent=Spent())
+        rows["policy, vote, veto by the model"] = self.measure(goal, guarded)
+        at_random = RandomVeto[str](guarded.vetoed / max(1, guarded.spent.decisions))
+        guarded = replace(vote, task=task_of, veto=at_random, spent=Spent())
+        rows["policy, vote, veto at random"] = self.measure(goal, guarded)
+        return rows
 
     def reference(self) -> dict[str, Any]:
         """Chance below, and above the same search in the true lake and the best possible."""

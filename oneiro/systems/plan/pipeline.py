@@ -2,9 +2,9 @@
 
     play  ->  world model and policy  ->  search in the model, in its controls and in the truth  ->  tables
 
-A world fills in what is learned and which rows are measured (`lake.py`, `textgame.py`, `web.py`). Every repeat has its
-own play and weights, and all are measured on the same levels. Levels are what is independent: in the tables the repeats
-of one level are averaged first.
+A world fills in what is learned and which rows are measured (`lake.py`, `physics.py`, `textgame.py`, `web.py`). Every
+repeat has its own play and weights, and all are measured on the same levels. Levels are what is independent: in the
+tables the repeats of one level are averaged first.
 """
 
 from __future__ import annotations
@@ -30,15 +30,23 @@ ORDER = (
     "random",
     "policy",
     "policy, vote",
+    "policy, vote, told",
+    "policy, vote, veto at random",
+    "policy, vote, veto by the model",
     "policy, and its successes",
+    "beam, no change",
     "beam, shuffled model",
+    "beam, another context",
     "beam, lookup",
+    "beam, copy from the prompt",
     "mpc, model",
     "beam, model",
     "mpc, true lake",
     "beam, true lake",
     "beam, true game",
     "beam, true web",
+    "beam, true displacements",
+    "beam, true rules",
     "best possible",
 )
 TITLES = {"goal": "The lake's own goal", "target": "Another goal, no new training: a cell that nothing marks"}

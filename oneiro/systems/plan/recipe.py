@@ -12,6 +12,7 @@ from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
+from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.textgame.recipe import TextGameRecipe
 
 
@@ -77,6 +78,28 @@ class PlanTextGameRecipe(TextGameRecipe):
         return self
 
 
+class PlanPhysicsEvaluationSettings(PlanEvaluationSettings):
+    max_actions: int = Field(12, ge=1)
+    """Words of an episode."""
+
+
+class PlanPhysicsRecipe(PhysicsRecipe):
+    """The predictor of `rlvr/physics` as SFT makes it, a policy from its weights, and search in the predictor.
+
+    With `model` the folder of a trained predictor and `sft_data.rows: 0` nothing is trained but the policy. `rl`,
+    `rollout` and `evaluation` are those of `rlvr/physics`, which this recipe does not run; its own are `play`.
+    """
+
+    pipeline: ClassVar[str] = PIPELINE
+    planning_class: ClassVar[str] = "oneiro.systems.plan.physics:PhysicsPlanning"
+    repeats: ClassVar[int] = 1
+    policy_rows: int = Field(20_000, ge=1)
+    """Best actions that the policy learns, each in a room and under rules of its own."""
+    policy: SftSettings = SftSettings()
+    planner: PlannerSettings = PlannerSettings(depth=12, width=25)
+    play: PlanPhysicsEvaluationSettings = PlanPhysicsEvaluationSettings()
+
+
 class PlanWebEvaluationSettings(Settings):
     tasks: int = Field(60, ge=1)
     """Distinct tasks on contents that training never has."""
@@ -96,4 +119,4 @@ class PlanWebRecipe(WebRecipe):
     evaluation: PlanWebEvaluationSettings = PlanWebEvaluationSettings()
 
 
-PlanRecipe = PlanLakeRecipe | PlanTextGameRecipe | PlanWebRecipe
+PlanRecipe = PlanLakeRecipe | PlanTextGameRecipe | PlanPhysicsRecipe | PlanWebRecipe

@@ -80,6 +80,10 @@ class PhysicsPredictorConfig(BaseModel):
     """sight: two tiles in each direction. map: the whole room."""
     explain: bool = False
     """Begin with two sentences about the form, for a model that can read."""
+    repeat_word: bool = False
+    """Outcomes begin with their word (`zo zoU ka ka0`), in the prompt and in answers. As one token such an outcome says
+    what was done and what came of it: attention finds what a word did in one look, where it otherwise has to learn to
+    look at a word and then behind it, which `tiny` learns late or not at all."""
 
 
 class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
@@ -103,20 +107,24 @@ class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
             yield _spaced(sighting.text), False
             for word, after in sighting.tries:
                 yield f" {word}", False
-                yield f" {after}", True
+                yield self._outcome(word, after), True
             yield "\n", False
-        yield f"{_spaced(case.text)} {case.word}", False
+        yield f"{_spaced(case.text)} {case.word}".rstrip(), False  # a policy is asked without a word
 
     def prompt(self, case: PhysicsSituation) -> Messages:
         return [{"role": "user", "content": "".join(text for text, _ in self.pieces(case))}]
 
     def target(self, case: PhysicsCase) -> str:
-        return f" {case.after}"
+        return self._outcome(case.word, case.after)
+
+    def _outcome(self, word: str, after: str) -> str:
+        return f" {word}{after}" if self.config.repeat_word else f" {after}"
 
     def parse(self, text: str, case: PhysicsSituation) -> str | Malformed:
         answer = text[:MAX_ANSWER_CHARS].strip()
         if not answer:
             return Malformed(Flaw.EMPTY)
+        answer = answer.removeprefix(case.word)  # also where it need not be there: no displacement begins with a word
         return answer if answer in READABLE else Malformed(Flaw.SHAPE)
 
     def reward(self, text: str, case: PhysicsCase) -> Reward:
@@ -160,7 +168,7 @@ class TextLookup:
             for key, cases in rows.items()
         }
 
-    def __call__(self, case: PhysicsCase) -> str:
+    def __call__(self, case: PhysicsSituation) -> str:
         known = self._rows.get((case.word, len(case.text.split())))
         if known is None:
             return STAYED

@@ -84,12 +84,10 @@ def dense_row(task: PhysicsPredictor, chat: ChatFormat, case: PhysicsCase) -> Ro
 
 
 @dataclass(frozen=True)
-class DenseRows(Sequence[Row]):
+class LazyRows(Sequence[Row]):
     """Rows of SFT, made when they are learned: each has rules of its own, and there may be hundreds of thousands."""
 
-    task: PhysicsPredictor
-    chat: ChatFormat
-    cases: Callable[[int], PhysicsCase]
+    make: Callable[[int], Row]
     rows: int
 
     def __len__(self) -> int:
@@ -102,7 +100,7 @@ class DenseRows(Sequence[Row]):
     def __getitem__(self, number: int | slice) -> Row | list[Row]:
         if isinstance(number, slice):
             return [self[place] for place in range(self.rows)[number]]
-        return dense_row(self.task, self.chat, self.cases(range(self.rows)[number]))
+        return self.make(range(self.rows)[number])
 
 
 class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
@@ -164,12 +162,15 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         texts = [self.predictor.prompt(case)[0]["content"] for case in map(self.cases("tokenizer"), range(TEXTS))]
         texts += [f" {' '.join(GLYPHS)}\n"] * TEXTS  # whatever training has not drawn yet is one token too
         pieces = [f" {piece}" for piece in (*DISPLACEMENTS, *WORDS)]
+        if self.recipe.task.repeat_word:
+            pieces += [f" {word}{way}" for word in WORDS for way in DISPLACEMENTS]
         made = languages.create_tiny(self.recipe.model, texts, seeds.derive(self.recipe.seed, "weights"), pieces)
         made.tokenizer.chat_template = PLAIN_TEMPLATE
         return made
 
     def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], None]:
-        return DenseRows(self.predictor, chat, self.cases("sft rows"), self.recipe.sft_data.rows), None
+        cases = self.cases("sft rows")
+        return LazyRows(lambda number: dense_row(self.predictor, chat, cases(number)), self.recipe.sft_data.rows), None
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
         return [dense_row(self.predictor, chat, case) for case in self.validation_cases(count)]

@@ -270,8 +270,11 @@ def answers(physics: Physics, room: Room, words: Sequence[int]) -> str:
     return " ".join(f"{WORDS[word]} {displacement(room, advance(physics, room, word))}" for word in words)
 
 
-def shortest(physics: Physics, room: Room, limit: int) -> list[int] | None:
-    """The words of a shortest way to the goal, by breadth-first search over true states; None beyond `limit` steps."""
+def shortest(physics: Physics, room: Room, limit: int, target: int | None = None) -> list[int] | None:
+    """The words of a shortest way to the goal, by breadth-first search over true states; None beyond `limit` steps.
+
+    With a `target`, to that cell and not across the goal, which ends a game.
+    """
     seen = {room}
     layer: list[tuple[Room, tuple[int, ...]]] = [(room, ())]
     for _ in range(limit):
@@ -279,11 +282,14 @@ def shortest(physics: Physics, room: Room, limit: int) -> list[int] | None:
         for state, said in layer:
             for word in range(4):
                 after = advance(physics, state, word)
-                if after not in seen:
-                    seen.add(after)
+                if after in seen:
+                    continue
+                seen.add(after)
+                ended = after.cells[after.walker] == GOAL
+                if ended if target is None else after.walker == target:
+                    return [*said, word]
+                if not ended:
                     reached.append((after, (*said, word)))
-                    if after.cells[after.walker] == GOAL:
-                        return [*said, word]
         layer = reached
     return None
 

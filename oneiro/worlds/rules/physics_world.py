@@ -15,7 +15,7 @@ from pydantic import Field
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import NEITHER, Step, World, WorldConfig, draw_level, level_key
 from oneiro.worlds.rules import physics
-from oneiro.worlds.rules.physics import GOAL, WORDS, Physics, Room
+from oneiro.worlds.rules.physics import FLOOR, GOAL, WORDS, Physics, Room
 
 SPLIT_DIGIT = {"eval": "0", "train": "1", None: NEITHER}
 """The end of a level's key: rules decide the split, not the room."""
@@ -62,12 +62,16 @@ class PhysicsWorld(World):
         if word not in WORDS:
             return self.outcome(0.0, valid=False, effective=False)
         before, self.room = self.room, physics.advance(self.physics, self.room, WORDS.index(word))
-        arrived = self.arrived
-        return self.outcome(float(arrived), done=arrived, success=arrived, effective=self.room != before)
+        arrived, done = self.arrived, self.arrived or self.on_goal
+        return self.outcome(float(arrived), done=done, success=arrived, effective=self.room != before)
+
+    @property
+    def on_goal(self) -> bool:
+        return self.room.cells[self.room.walker] == GOAL
 
     @property
     def arrived(self) -> bool:
-        return self.room.cells[self.room.walker] == GOAL
+        return self.on_goal
 
     def render(self, view: str | None = None) -> str:
         return physics.VIEWS[self.view_named(view)](self.physics, self.room)
@@ -87,23 +91,32 @@ class PhysicsWorld(World):
 
     def seen(self) -> list[str]:
         """Situations in other rooms, each with the displacement that follows each word."""
-        rng, show = generator("physics", self.seed, "examples"), physics.VIEWS[self.config.view]
-        lines, left = [], self.config.examples
+        show = physics.VIEWS[self.config.view]
+        return [
+            f"{show(self.physics, room)} {physics.answers(self.physics, room, words)}"
+            for room, words in self.draw_examples()
+        ]
+
+    def draw_examples(self) -> list[tuple[Room, tuple[int, ...]]]:
+        """Other rooms of the same physics, each with the words that were tried there."""
+        rng, left = generator("physics", self.seed, "examples"), self.config.examples
+        drawn = []
         while left > 0:
             room = physics.draw_situation(rng, self.physics, self.config.size)
-            words = rng.permutation(4)[:left].tolist()
-            lines.append(f"{show(self.physics, room)} {physics.answers(self.physics, room, words)}")
+            words = tuple(rng.permutation(4)[:left].tolist())
+            drawn.append((room, words))
             left -= len(words)
-        return lines
+        return drawn
+
+    def shortest_way(self) -> list[int] | None:
+        return physics.shortest(self.physics, self.room, self.remaining)
 
     def oracle(self) -> str | None:
-        way = None if self.over else physics.shortest(self.physics, self.room, self.remaining)
+        way = None if self.over else self.shortest_way()
         return WORDS[way[0]] if way else None
 
     def ceiling(self) -> float:
-        if self.arrived:
-            return 1.0
-        return float(physics.shortest(self.physics, self.room, self.remaining) is not None)
+        return float(self.arrived or (not self.on_goal and self.shortest_way() is not None))
 
     @property
     def state(self) -> Room:
@@ -111,6 +124,33 @@ class PhysicsWorld(World):
 
     def parse(self, text: str, view: str | None = None) -> Room | None:
         return physics.read_map(self.physics, text) if self.view_named(view) == "map" else None
+
+
+class TargetRoom(PhysicsWorld):
+    """Another goal in the same room: success is to stand on the level's `target`, a bare tile. The rules are the old
+    ones, the old goal still ends an episode, now in vain, and nothing in the picture shows the new one.
+    """
+
+    name: ClassVar[str] = "physics-target"
+    target: int = -1
+    """-1: no bare tile is `min_steps` away, and the level has no target."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        observation, info = super().reset(seed=seed, options=options)
+        self.target = -1
+        for cell in generator("physics", "target", self.seed).permutation(len(self.room.cells)).tolist():
+            way = physics.shortest(self.physics, self.room, self.remaining, cell)
+            if self.room.cells[cell] == FLOOR and way is not None and len(way) >= self.config.min_steps:
+                self.target = cell
+                break
+        return observation, {**info, "target": self.target}
+
+    @property
+    def arrived(self) -> bool:
+        return self.room.walker == self.target
+
+    def shortest_way(self) -> list[int] | None:
+        return physics.shortest(self.physics, self.room, self.remaining, self.target)
 
 
 def _key(level: tuple[Physics, Room]) -> str:

@@ -13,19 +13,28 @@ from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import PlannerSettings, PolicyProposals, Proposed, Root
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
-from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
+from oneiro.agents.planning.policy import (
+    ModelVeto,
+    PlanningPolicy,
+    RandomVeto,
+    VotePolicy,
+    dialogue,
+    make_planner,
+    traces,
+)
 from oneiro.agents.planning.textgames import observe, possible_commands, score_rule
 from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
 from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
+from oneiro.episode import FinishReason
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
-from oneiro.tasks.base import Cached, Malformed, Shuffled
+from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed, Shuffled
 from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, predict_together
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
@@ -95,6 +104,29 @@ def test_a_vote_takes_the_most_frequent_action_and_a_planner_without_proposals_s
     planner = make_planner(truth(), silent, RuleValue(grid_rule(lake())), PlannerSettings())
     lost = play(lake, attempts(2, 1, "eval", 0), PlanningPolicy(planner, lambda world: world.render()), dialogue(12))
     assert all(turn["actions"] for episode in lost for turn in episode.info["turns"])
+
+
+def test_a_veto_by_the_truth_keeps_a_blind_policy_out_of_holes_and_one_at_random_does_not() -> None:
+    def blind(roots: Any, most: int, seed: int) -> list[Proposed]:
+        return [Proposed(("Down", "Right", "Up", "Left")[:most], (0.4, 0.3, 0.2, 0.1)[:most], tokens=4) for _ in roots]
+
+    def fallen(veto: Any) -> tuple[float, VotePolicy[str]]:
+        policy = VotePolicy(blind, lambda world: world.render(), veto=veto)
+        played = play(lake, attempts(40, 1, "eval", 0), policy, dialogue(12), None, 0)
+        return float(np.mean([episode.finish_reason is FinishReason.FAILED for episode in played])), policy
+
+    by_model, policy = fallen(ModelVeto(truth(), RuleValue(grid_rule(lake()))))
+    share = policy.vetoed / policy.spent.decisions
+    assert by_model == 0 < share < 1
+    at_random, control = fallen(RandomVeto[str](share))
+    assert at_random > 0.1 and fallen(None)[0] > 0.1
+    assert abs(control.vetoed / control.spent.decisions - share) < 0.15
+    assert ModelVeto[Any](Unreadable(), RuleValue(grid_rule(lake())))([(Root("x"), "Up")], 0) == [True]
+
+
+class Unreadable(Dynamics[Any]):
+    def predict(self, pairs: Any, outcomes: int = 1, seed: int = 0) -> list[list[Imagined[Any]]]:
+        return [[Imagined(Malformed(Flaw.SHAPE))] for _ in pairs]
 
 
 def test_the_lakes_rule_knows_goals_holes_and_other_targets() -> None:

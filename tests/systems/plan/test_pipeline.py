@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from oneiro import systems
 from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.learners.lake import random_play, transitions
 from oneiro.agents.planning.base import PlannerSettings
@@ -27,6 +28,7 @@ def names(run: Path, table: int = 0) -> list[str]:
 def test_a_planning_run_has_every_row_for_both_goals_and_traces(finished: Finished) -> None:
     run = finished("plan/frozen-lake", "smoke")
     wanted = {"random", "policy, vote", "beam, shuffled model", "beam, lookup", "mpc, model", "beam, model"}
+    wanted |= {"policy, vote, veto by the model", "policy, vote, veto at random"}
     for table in (0, 1):
         assert wanted | {"beam, true lake", "best possible"} <= set(names(run, table))
     text = (run / "report.html").read_text()
@@ -45,6 +47,27 @@ def test_search_in_the_true_lake_is_the_ceiling_of_a_run(finished: Finished) -> 
 def test_a_text_game_run_has_every_row(finished: Finished) -> None:
     run = finished("plan/text-game", "smoke")
     assert {"random", "policy", "policy, vote", "beam, model", "beam, lookup", "beam, true game"} <= set(names(run))
+
+
+def test_a_physics_run_has_every_row_for_both_goals(finished: Finished) -> None:
+    run = finished("plan/physics", "smoke")
+    rows = {"random", "policy", "policy, vote", "best possible"}
+    controls = ("no change", "lookup", "copy from the prompt", "shuffled model", "another context")
+    rows |= {f"beam, {name}" for name in (*controls, "model", "true displacements", "true rules")}
+    assert set(names(run)) == rows
+    assert set(names(run, 1)) == rows | {"policy, vote, told"}
+    for table in page.tables(run)[:2]:
+        measured = {str(row[0].value): row[1].value for row in table.rows}
+        assert measured["beam, true rules"] == measured["best possible"] == 1.0
+
+
+def test_planning_from_a_predictor_needs_the_prompts_that_it_was_trained_with(
+    finished: Finished, tmp_path: Path
+) -> None:
+    weights = finished("plan/physics", "smoke") / "checkpoints" / "sft"
+    settings = ["preset=smoke", f"model={weights}", "sft_data.rows=0", "task.repeat_word=false"]
+    with pytest.raises(OneiroError, match=r'task.view="sight" task.explain=false task.repeat_word=true'):
+        systems.run("plan/physics", tmp_path / "run", settings)
 
 
 def test_a_web_run_has_every_row_the_control_of_the_same_data_and_traces(finished: Finished) -> None:

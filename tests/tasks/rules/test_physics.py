@@ -17,6 +17,7 @@ from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime.seeds import generator
+from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PatchLookup,
     PhysicsCase,
@@ -40,7 +41,7 @@ from oneiro.tasks.rules.physics_data import (
     shuffled,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
-from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, DenseRows, PhysicsTask, dense_row, measure
+from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, LazyRows, PhysicsTask, dense_row, measure
 from oneiro.worlds.rules.physics import (
     HELD_OUT_PAIRS,
     HELD_OUT_PERMUTATIONS,
@@ -69,9 +70,20 @@ def test_a_prompt_shows_rooms_with_their_outcomes_and_then_the_query_without_one
     assert task.prompt(replace(case, after="DD")) == task.prompt(case)
 
 
-@pytest.mark.parametrize("view", ["sight", "map"])
-def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(view: str, tmp_path: Path) -> None:
-    recipe = recipes.load("rlvr/physics", ["preset=smoke", f"task.view={view}"], PhysicsRecipe)
+def test_outcomes_that_repeat_their_word_are_read_with_and_without_it() -> None:
+    case, task = a_case(SEEN), PhysicsPredictor(PhysicsPredictorConfig(repeat_word=True))
+    assert task.prompt(case)[0]["content"] == " U . . R # | D . . L . . zo zoU ka ka0\n U # . R . | D . . L # . zo"
+    assert task.target(case) == " zoU"
+    assert [task.parse(text, case) for text in (" zoU", " U", " zo0")] == ["U", "U", "0"]
+    assert all(isinstance(task.parse(text, case), Malformed) for text in (" kaU", " zo", " zozoU"))
+
+
+@pytest.mark.parametrize(("view", "repeat"), [("sight", "true"), ("sight", "false"), ("map", "true")])
+def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(
+    view: str, repeat: str, tmp_path: Path
+) -> None:
+    settings = ["preset=smoke", f"task.view={view}", f"task.repeat_word={repeat}"]
+    recipe = recipes.load("rlvr/physics", settings, PhysicsRecipe)
     with Run.open(tmp_path / "run", recipe) as run:
         task = PhysicsTask(recipe, run)
         language = task.create_tiny()
@@ -81,9 +93,11 @@ def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(vie
             assert row.tokens[: len(prompt)].tolist() == prompt.tolist()
             assert len(row) == len(prompt) + 2  # a displacement is one token; then the end
             learned = row.tokens[row.weights("ce") > 0]
-            outcomes = [after for sighting in case.context for _, after in sighting.tries]
-            assert language.decode(learned) == "".join(f" {after}" for after in [*outcomes, case.after]) + "<|im_end|>"
-        rows = DenseRows(task.predictor, chat, CaseSampler("train", 1, view, (8,)), 3)
+            tries = [*(step for sighting in case.context for step in sighting.tries), (case.word, case.after)]
+            outcomes = [f" {word}{after}" if recipe.task.repeat_word else f" {after}" for word, after in tries]
+            assert language.decode(learned) == "".join(outcomes) + "<|im_end|>"
+        cases = CaseSampler("train", 1, view, (8,))
+        rows = LazyRows(lambda number: dense_row(task.predictor, chat, cases(number)), 3)
         assert len(rows) == 3
         assert [len(row) for row in rows] == [len(row) for row in rows[0:3]]
 
@@ -305,7 +319,7 @@ def test_the_updates_that_fit_are_counted_by_their_pace_without_the_first_two(
     with Run.open(tmp_path / "run", recipe) as run:
         task = PhysicsTask(recipe, run)
         language = task.create_tiny()
-        rows = DenseRows(task.predictor, ChatFormat(language.tokenizer), task.cases("rl"), 3)
+        rows, _ = task.training_rows(ChatFormat(language.tokenizer))
         assert stages.count_updates(language, rows, recipe.sft.learner, 2, seconds=25.0) == 12
 
 

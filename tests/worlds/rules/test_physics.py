@@ -14,6 +14,7 @@ from oneiro.worlds.rules.physics import (
     PAIRS,
     PERMUTATIONS,
     TWISTS,
+    WORDS,
     Physics,
     Room,
     advance,
@@ -26,6 +27,7 @@ from oneiro.worlds.rules.physics import (
     show_map,
     show_sight,
 )
+from oneiro.worlds.rules.physics_world import PhysicsConfig, PhysicsWorld, TargetRoom
 
 UP, RIGHT, DOWN, LEFT = range(4)
 
@@ -171,6 +173,30 @@ def test_the_search_finds_a_shortest_way():
     assert shortest(physics, at(physics, "@ A .\n# # .\n* . .\n."), 9) == [RIGHT, DOWN, DOWN, LEFT, LEFT]
     assert shortest(physics, at(physics, "@ A .\n# # .\n* . .\n."), 4) is None
     assert shortest(physics, at(physics, "@ # .\n# # .\n* . .\n."), 9) is None
+
+
+def test_a_way_to_another_tile_does_not_cross_the_goal():
+    physics = rules("ice", "boxes")
+    room = at(physics, "@ * .\n. # .\n. . .\n.")
+    assert shortest(physics, room, 9) == [RIGHT]
+    assert shortest(physics, room, 9, target=2) == [DOWN, DOWN, RIGHT, RIGHT, UP, UP]
+
+
+def test_another_goal_is_a_tile_that_nothing_marks_and_the_old_one_ends_in_vain():
+    world = TargetRoom(PhysicsConfig())
+    for seed in range(8):
+        shown, info = world.reset(seed=seed, options={"split": "eval"})
+        assert PhysicsWorld(PhysicsConfig()).reset(seed=seed, options={"split": "eval"})[0] == shown
+        assert world.ceiling() == 1
+        while not world.over:
+            _, reward, done, _, step = world.step(world.oracle() or "")
+        assert done and step["success"] and reward == 1 and world.room.walker == info["target"]
+    world.reset(seed=0, options={"split": "eval"})
+    way = shortest(world.physics, world.room, 12)
+    assert way is not None
+    results = [world.step(WORDS[word]) for word in way]
+    assert results[-1][1:3] == (0.0, True)
+    assert world.ceiling() == 0
 
 
 def test_reading_a_map_is_total():
