@@ -272,7 +272,7 @@ def play(table: Table, game: str, seed: int, actions: Sequence[str], mode: Mode,
 
 def save(run: RunFolder, model: str, session: Session) -> int:
     """Write the session as an episode of the run's stage `play`; returns its step."""
-    step = 1 + max(run.episode_files().get(STAGE, {-1: Path()}))
+    step = 1 + max(run.episodes.steps().get(STAGE, {-1: Path()}))
     turns = [
         {
             "message": "",

@@ -145,12 +145,12 @@ class Board:
     def one_step(self, request: Request) -> Response:
         run, query = self._run(request), request.query_params
         stage, wanted = query.get("stage", ""), _whole(query.get("step"))
-        steps = sorted(run.episode_files().get(stage, ()))
+        steps = run.steps_kept().get(stage, [])
         if not steps:
             raise OneiroError(f"{run.name} keeps no episodes of stage {stage}")
         # A curve has a point for every step; episodes are kept of some.
         step = min(steps, key=lambda kept: (abs(kept - wanted), kept))
-        rows = run.index(stage, step)
+        rows = run.episodes.index(stage, step)
         bars = draw.histogram([row.score for row in rows])
         kept = rows
         if (bar := _whole(query.get("bar"), -1)) in range(len(bars)):
@@ -158,7 +158,7 @@ class Board:
         if outcome := query.get("outcome"):
             kept = [row for row in kept if row.success == (outcome == "won")]
         if words := query.get("q", "").strip():
-            numbers = run.search(stage, step, words)
+            numbers = run.episodes.search(stage, step, words)
             kept = [row for row in kept if row.at in numbers]
         groups = views.group_rows(kept)
         pager, shown = views.Pager.of(groups, _whole(query.get("page")))
@@ -187,7 +187,7 @@ class Board:
 
     def one_episode(self, request: Request) -> Response:
         run, stage, step, at = self._episode(request)
-        rows, episode = run.index(stage, step), run.episode(stage, step, at)
+        rows, episode = run.episodes.index(stage, step), run.episodes.read(stage, step, at)
         group = [row for row in rows if row.group == rows[at].group]
         return self.page(
             request,
@@ -216,7 +216,7 @@ class Board:
     def whole_text(self, request: Request) -> Response:
         """One text of a turn as it is, however long; browsers are told that it is nothing else."""
         run, stage, step, at = self._episode(request)
-        turns, key = run.episode(stage, step, at).get("turns") or [], request.query_params.get("part", "")
+        turns, key = run.episodes.read(stage, step, at).get("turns") or [], request.query_params.get("part", "")
         turn = _whole(request.query_params.get("turn"))
         if turn >= len(turns) or key not in views.TITLES:
             raise OneiroError("this episode has no such text")
@@ -228,14 +228,14 @@ class Board:
         if not runs:
             raise OneiroError("tick runs in the list, then compare them")
         places = list(views.places_to_compare(runs))
-        files = {run.name: run.episode_files() for run in runs}
+        files = {run.name: run.steps_kept() for run in runs}
         sides: list[Any] = [_place(query.get(side, "")) for side in ("one", "other")]
-        if not all(side and side[2] in files.get(side[0], {}).get(side[1], {}) for side in sides):
+        if not all(side and side[2] in files.get(side[0], {}).get(side[1], ()) for side in sides):
             sides = list(_first_pair(places))
         places += [side for side in sides if side and side not in places]  # an earlier step
         pairing = None
         if all(side is not None for side in sides):
-            pairing = views.pair(*(self.runs[side[0]].index(side[1], side[2]) for side in sides if side))
+            pairing = views.pair(*(self.runs[side[0]].episodes.index(side[1], side[2]) for side in sides if side))
         figures, more = views.curves(runs, every="all" in query)
         return self.page(
             request,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from oneiro.board.folders import RunFolder
+from oneiro.board.reading import remember
 from oneiro.models.locate import newest_weights
 from oneiro.rundir.tokens import SAMPLED, TokenRow, read_tokens, token_file
 from oneiro.runtime.errors import OneiroError
@@ -69,21 +70,18 @@ def split_text(ids: list[int], tokenizer: Any) -> list[str]:
 
 def _tokenizer(run: RunFolder, stage: str) -> Any:
     """The one beside the stage's weights, or beside those the run began with."""
-    from tokenizers import Tokenizer
-
     for folder in (stage, "base"):
         with contextlib.suppress(OneiroError, OSError):
             file = newest_weights(run.file("checkpoints", folder)) / "tokenizer.json"
-            path = run.file(str(file.relative_to(run.path)))
-            return run.cache.get(path, "tokenizer", _load(Tokenizer))
+            return _load_tokenizer(run.file(str(file.relative_to(run.path))))
     return None
 
 
-def _load(kind: Any) -> Any:
-    def load(path: Path) -> Any:
-        try:
-            return kind.from_file(str(path))
-        except Exception as error:  # the library raises bare exceptions
-            raise OneiroError(f"{path} is no tokenizer") from error
+@remember(8)
+def _load_tokenizer(path: Path) -> Any:
+    from tokenizers import Tokenizer
 
-    return load
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises bare exceptions
+        raise OneiroError(f"{path} is no tokenizer") from error

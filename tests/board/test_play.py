@@ -111,7 +111,7 @@ def test_a_world_model_of_a_run_is_played_and_saved_through_the_page(run_folder:
     saved = client.post(address, data={"token": token[1]}, follow_redirects=False)
     assert saved.status_code == 303 and saved.headers["location"] == "episode?run=run&stage=play&step=0&at=0"
     run = next(iter(Runs([run_folder]).all().values()))
-    episode = run.episode("play", 0, 0)
+    episode = run.episodes.read("play", 0, 0)
     assert [turn["actions"] for turn in episode["turns"]] == [["Up"], ["Down"]]
     assert episode["seed"] == SEED and episode["mode"] == "free" and episode["player"] == "person"
     assert client.get("/" + saved.headers["location"]).status_code == 200
