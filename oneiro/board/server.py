@@ -25,10 +25,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from oneiro.board import draw, views
+from oneiro.board import draw, tables, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
-from oneiro.board.guard import LOOPBACK, Guard, same_token
+from oneiro.board.guard import FRAME_POLICY, LOOPBACK, Guard, same_token
 from oneiro.board.tokens import token_rows
 from oneiro.report import traces
 from oneiro.report.episodes import compare
@@ -45,7 +45,7 @@ class Board:
     """The pages."""
 
     def __init__(self, runs: Runs, token: str) -> None:
-        self.runs, self.token, self.tables = runs, token, players.Tables()
+        self.runs, self.token, self.tables = runs, token, tables.Tables()
         self._writing = threading.Lock()
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(PAGES),
@@ -71,6 +71,7 @@ class Board:
             "/image": self.image,
             "/traces": self.traces,
             "/play": self.play,
+            "/frame": self.frame,
             "/{name:str}": self.static,
         }
         return [Route("/play", self.save_play, methods=["POST"]), *(Route(path, page) for path, page in pages.items())]
@@ -136,7 +137,7 @@ class Board:
             figures=figures,
             more=more,
             stages=views.stages_of(run),
-            play=players.playable(run),
+            play=tables.playable(run),
             images=[spec for spec in run.summary.get("images", []) if spec["file"].endswith(PICTURES)],
             live=LIVE_S * (run.status == "running"),
             up="./",
@@ -200,7 +201,7 @@ class Board:
             group=group,
             count=len(rows),
             turns=views.turn_views(episode),
-            tokens=token_rows(run, stage, step, at),
+            tokens=token_rows(run, stage, step, at, request.query_params.get("colour", "")),
             mean=fmean(row.score for row in group),
             hidden_turns=max(0, len(episode.get("turns") or ()) - views.MAX_TURNS),
             terms={
@@ -268,11 +269,17 @@ class Board:
             run=run,
             model=model,
             game=game,
-            games=table.games,
+            table=table,
             session=session,
-            can_ask=table.ask is not None,
             up=views.link("run", run=run.name),
         )
+
+    def frame(self, request: Request) -> Response:
+        """The true page of a session, as itself and inert: no script, no form, no address may be loaded."""
+        *_, session = self._session(request)
+        if session.document is None:
+            raise OneiroError("this world has no pages")
+        return HTMLResponse(_bytes(session.document), headers={"content-security-policy": FRAME_POLICY})
 
     async def save_play(self, request: Request) -> Response:
         """The one request that writes; a page of another site cannot know the token."""
@@ -289,7 +296,7 @@ class Board:
             step = players.save(run, model.name, session)
         return RedirectResponse(views.link("episode", run=run.name, stage=players.STAGE, step=step, at=0), 303)
 
-    def _session(self, request: Request) -> tuple[RunFolder, players.Playable, players.Table, str, players.Session]:
+    def _session(self, request: Request) -> tuple[RunFolder, tables.Playable, tables.Table, str, players.Session]:
         run, query = self._run(request), request.query_params
         model, table = self.tables.get(run, query.get("model", ""))
         game = query.get("game", "") or next(iter(table.games), "")

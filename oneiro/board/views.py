@@ -206,7 +206,9 @@ def _turn_view(number: int, turn: Mapping[str, Any], world: str) -> TurnView:
 def _part(key: str, whole: Mapping[str, str], world: str) -> Part:
     text, truth = whole[key][:MAX_TEXT], whole.get(TRUTHS.get(key, ""))
     hidden, verdict, spans = len(whole[key]) - len(text), "", None
-    picture = draw.grid(text, world, truth) if key in ("state", "next_state", "observation", "prediction") else None
+    picture = (
+        draw.picture(whole[key], world, truth) if key in ("state", "next_state", "observation", "prediction") else None
+    )
     if truth is not None:
         verdict = "exact" if whole[key] == truth else "differs"
         spans = compare(text, truth[:MAX_TEXT]) if verdict == "differs" else None

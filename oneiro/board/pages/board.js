@@ -50,7 +50,7 @@ function readReplay(section) {
   function show(place) {
     const number = Math.max(0, Math.min(place, frames.length - 1));
     slider.max = frames.length - 1; slider.value = number;
-    frame.replaceChildren(...$$(".panel", frames[number]).filter(panel => $("svg", panel)).map(panel => panel.cloneNode(true)));
+    frame.replaceChildren(...$$(".panel", frames[number]).filter(panel => $("svg, img", panel)).map(panel => panel.cloneNode(true)));
     says.textContent = `turn ${number + 1} of ${frames.length}: ${$$("h2 kbd", frames[number]).map(kbd => kbd.textContent).join(" ") || "no action"}`;
     return number;
   }

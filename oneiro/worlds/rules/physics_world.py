@@ -7,6 +7,7 @@ twists that training never has.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
@@ -87,14 +88,20 @@ class PhysicsWorld(World):
 
     def seen(self) -> list[str]:
         """Situations in other rooms, each with the displacement that follows each word."""
-        rng, show = generator("physics", self.seed, "examples"), physics.VIEWS[self.config.view]
-        lines, left = [], self.config.examples
+        show = physics.VIEWS[self.config.view]
+        return [
+            f"{show(self.physics, room)} {physics.answers(self.physics, room, words)}"
+            for room, words in self.sightings()
+        ]
+
+    def sightings(self) -> Iterator[tuple[Room, tuple[int, ...]]]:
+        """Other rooms of the same physics, with the words that are tried there."""
+        rng, left = generator("physics", self.seed, "examples"), self.config.examples
         while left > 0:
             room = physics.draw_situation(rng, self.physics, self.config.size)
-            words = rng.permutation(4)[:left].tolist()
-            lines.append(f"{show(self.physics, room)} {physics.answers(self.physics, room, words)}")
+            words = tuple(rng.permutation(4)[:left].tolist())
+            yield room, words
             left -= len(words)
-        return lines
 
     def oracle(self) -> str | None:
         way = None if self.over else physics.shortest(self.physics, self.room, self.remaining)
