@@ -169,7 +169,7 @@ def picture(text: str | None, world: str, truth: str | None = None) -> Markup | 
     if world == "physics":  # below the room stand the tile under the walker and what the rules remember
         (room, _, memory), true_room = (text or "").rpartition("\n"), (truth or "").rpartition("\n")[0]
         drawn = grid(room, world, true_room or None)
-        return drawn and drawn + Markup('<p class="caption">{}</p>').format(printable(memory))
+        return drawn and drawn + Markup('<p class="caption">stands on and remembers: {}</p>').format(printable(memory))
     return grid(text, world, truth)
 
 
@@ -195,7 +195,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
     for row, line in enumerate(cells):
         for column, glyph in enumerate(line):
             kind = known.get(glyph, "other")
-            letter = "" if glyph in known or glyph in "_." else f"<text>{escape(printable(glyph))}</text>"
+            letter = "" if glyph in (known or "_.") else f"<text>{escape(printable(glyph))}</text>"
             place = f"translate({column * CELL} {row * CELL})"
             parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind.partition(" ")[0])}{letter}</g>')
             if true_cells is not None and not _same(true_cells, row, column, glyph):

@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 MAX_OPEN = 2  # models in memory
 ROWS = 64  # predictions made at once
-ALIKE_DB = 20.0  # PSNR of two frames that show the same scene; a lost arm or drawer costs more
+ALIKE_DB = 25.0  # PSNR of two frames that show the same scene: without its arm, a frame of 64 pixels has 21
 ARROWS = {"Up": "ArrowUp", "Down": "ArrowDown", "Left": "ArrowLeft", "Right": "ArrowRight"}
+PUSHED = ("x", "y", "z", "gripper")  # the entries of the arm's action
 LOADED = re.compile(r"<link\b[^>]*>|<script\b.*?</script>", re.DOTALL | re.IGNORECASE)
 UNTOUCHABLE = "a, button, input, select, textarea { pointer-events: none; }"  # one acts beside the frame, not in it
 PAGE_MODEL = "page_model.json"  # of a model that predicts pages without a language model
@@ -371,12 +372,13 @@ def _video(model: Playable) -> Table:
 
     language, task, metadata = open_model(model.weights)
     size, bins = task.tokenizer.settings.height, task.bins
-    keys = [key for pair in teleop.KEYS[: len(bins.low)] for key in pair] + [teleop.STILL]
-    actions = {}
-    for key in keys:
+    keys, labels = dict[str, str](), dict[str, str]()
+    for number, key in enumerate([*(key for pair in teleop.KEYS[: len(bins.low)] for key in pair), teleop.STILL]):
         action = teleop.key_action(bins, key)
         assert action is not None
-        actions[write_action(action)] = key
+        written = write_action(action)
+        keys[written] = key
+        labels[written] = "wait" if key == teleop.STILL else f"{PUSHED[number // 2]} {'−+'[number % 2]}"
 
     def make_world(name: str) -> World:
         return FilmedRobot(
@@ -391,9 +393,9 @@ def _video(model: Playable) -> Table:
         Cached(FrameDynamics(LearnedFrames(task, Engine(language, 1), metadata.sampling))),
         make_world,
         footage_of,
-        lambda world: actions,
+        lambda world: labels,
         tuple(Robot.variants),
-        keys=actions,
+        keys=keys,
         compare=compare,
         about=f"Frames count as the same from a PSNR of {ALIKE_DB:.0f} dB on. A key pushes the arm or the gripper.",
     )
