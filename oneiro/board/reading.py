@@ -35,8 +35,9 @@ def remember(most: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
 def inside(folder: Path, *parts: str) -> Path:
     """A file below a folder without links; a link that leads out of it is refused."""
     path = folder.joinpath(*parts)
-    real = os.path.realpath(path)
-    if real != str(path) and not real.startswith(f"{folder}{os.sep}"):
+    # A plain name can only lead out as a link itself; following all parts of every path takes half of a listing.
+    plain = len(parts) == 1 and os.sep not in parts[0] and parts[0] != ".."
+    if (not plain or os.path.islink(path)) and not os.path.realpath(path).startswith(f"{folder}{os.sep}"):
         raise OneiroError(f"{path} leads out of the run; the board reads nothing there")
     return path
 
