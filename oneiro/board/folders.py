@@ -28,7 +28,7 @@ RESCAN_S = 2.0  # new runs are noticed after this many seconds
 SILENT_S = 120.0  # a run at work writes to log.txt every ten seconds
 LOG_TAIL_BYTES = 4096
 TIME_LEFT = re.compile(r"  (?P<title>[^:\n]{1,80}): (?P<done>\d+)/(?P<total>\d+) in [^\n]*?, (?P<left>[\d:]+) left")
-TRIVIAL = ("random", "ceiling", "oracle", "perfect", "no change", "optimal")
+TRIVIAL = ("random", "ceiling", "oracle", "perfect", "no change", "optimal", "best possible", "lookup", "copy", "bayes")
 """Rows of a table that frame the others."""
 LEADING = ("success", "eval_success", "exact", "accuracy", "reward", "psnr", "ce", "loss")
 """What stands for a run while it has no table yet, the first that it logs."""
@@ -231,6 +231,8 @@ def _below(folder: Path, root: Path, depth: int) -> Iterator[Path]:
 def differing_settings(runs: Sequence[RunFolder]) -> list[tuple[str, list[str]]]:
     """Keys of the recipes that are not the same in all runs, with each run's value."""
     recipes = [flat(run.recipe) for run in runs]
-    keys = dict.fromkeys(key for recipe in recipes for key in recipe if not key.startswith(("about", "next", "takes")))
+    keys = dict.fromkeys(
+        key for recipe in recipes for key in recipe if not key.startswith(("about", "next", "takes", "needs"))
+    )
     values = {key: [str(recipe.get(key, "–")) for recipe in recipes] for key in keys}
     return [(key, row) for key, row in values.items() if len(set(row)) > 1]

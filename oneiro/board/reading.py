@@ -37,7 +37,7 @@ def inside(folder: Path, *parts: str) -> Path:
     path = folder.joinpath(*parts)
     # A plain name can only lead out as a link itself; following all parts of every path takes half of a listing.
     plain = len(parts) == 1 and os.sep not in parts[0] and parts[0] != ".."
-    if (not plain or os.path.islink(path)) and not os.path.realpath(path).startswith(f"{folder}{os.sep}"):
+    if (not plain or path.is_symlink()) and not os.path.realpath(path).startswith(f"{folder}{os.sep}"):
         raise OneiroError(f"{path} leads out of the run; the board reads nothing there")
     return path
 

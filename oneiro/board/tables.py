@@ -236,7 +236,9 @@ def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> Table:
 
     def actions_of(world: World) -> Mapping[str, str]:
         state = policy.observe(world)
-        return {action: state.situation(action).described for action in offered_in(state).actions}
+        # Every text of a page could be an answer; what leads on comes first.
+        offered = sorted(offered_in(state).actions, key=lambda action: action.startswith("stop"))
+        return {action: state.situation(action).described for action in offered}
 
     def compare(predicted: BrowsedPage, truth: BrowsedPage) -> tuple[bool, str]:
         same = predicted.page == truth.page
