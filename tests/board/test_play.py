@@ -17,9 +17,10 @@ from oneiro.agents.planning.policy import PlanningPolicy, make_planner
 from oneiro.agents.planning.values import RuleValue
 from oneiro.board import play as players
 from oneiro.board.folders import Runs
+from oneiro.board.kinds import ask_planner, textgame_table, web_table
 from oneiro.board.play import play
 from oneiro.board.server import make_app
-from oneiro.board.tables import Table, ask_planner, playable, textgame_table, web_table
+from oneiro.board.tables import Table, playable
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.rundir.run import Run
