@@ -256,3 +256,11 @@ def test_a_planner_says_what_it_thinks_of_every_action(true_table: Table) -> Non
     options = play(true_table, "", SEED, [], "step", ask=True).options
     assert options is not None and {option.action for option in options} == {"Up", "Down"}
     assert [option.value for option in options] == pytest.approx([0.5 * 0.95] * 2)
+
+
+def test_the_model_is_asked_for_the_action_as_it_reads_on_its_own_state(true_table: Table) -> None:
+    true_table.carry = lambda action, truth, imagined: "Down"
+    (step,) = play(true_table, "", SEED, ["Up"], "step").steps
+    assert (
+        step.action == "Up" and not step.exact and step.predicted == play(true_table, "", SEED, ["Down"], "step").truth
+    )
