@@ -98,6 +98,10 @@ class Row:
     segments: list[Segment]
     shared_segments: int | None = None
     """Leading given segments that rows of one group share; None: all before the first token that carries loss."""
+    entropies: Floats | None = None
+    """Of the learner's distribution at each sampled token, in nats, for steps whose episodes are kept; 0 elsewhere."""
+    advantages: Floats | None = None
+    """One a token as the algorithm estimated them, 0 on given tokens; None before, and for rows that were left out."""
 
     def __len__(self) -> int:
         return sum(len(segment.tokens) for segment in self.segments)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
+from oneiro.report.episodes import MAX_PICTURE, PICTURE
 from oneiro.report.plots import SMOOTH_FROM, running_mean
 from oneiro.runtime.errors import printable
 
@@ -31,7 +32,9 @@ SOKOBAN = {
     "P": "player floor",
     "S": "player-target",
 }
-GLYPHS = {"frozen-lake": LAKE, "sokoban": SOKOBAN}
+PHYSICS = {".": "floor", "@": "player floor", "*": "goal"}  # the others are drawn anew for each room
+GLYPHS = {"frozen-lake": LAKE, "sokoban": SOKOBAN, "physics": PHYSICS}
+FRAME = "data:image/png;base64,"
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,20 @@ def in_bar(score: float, bar: Bar, last: bool) -> bool:
     return bar.low <= score < bar.high or score == bar.low or (last and score == bar.high)
 
 
-# Grids
+# States
+
+
+def picture(text: str | None, world: str, truth: str | None = None) -> Markup | None:
+    """A state as a picture: a frame of a video, or a grid; None where it is words."""
+    if (text or "").startswith(FRAME):
+        data = (text or "").removeprefix(FRAME)
+        fine = len(data) <= MAX_PICTURE and PICTURE.fullmatch(data)
+        return Markup(f'<img class="frame" alt="a frame" src="{FRAME}{data}">') if fine else None
+    if world == "physics":  # below the room stand the tile under the walker and what the rules remember
+        (room, _, memory), true_room = (text or "").rpartition("\n"), (truth or "").rpartition("\n")[0]
+        drawn = grid(room, world, true_room or None)
+        return drawn and drawn + Markup('<p class="caption">stands on and remembers: {}</p>').format(printable(memory))
+    return grid(text, world, truth)
 
 
 def grid_cells(text: str | None) -> list[list[str]] | None:
@@ -179,7 +195,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
     for row, line in enumerate(cells):
         for column, glyph in enumerate(line):
             kind = known.get(glyph, "other")
-            letter = "" if glyph in known or glyph in "_." else f"<text>{escape(printable(glyph))}</text>"
+            letter = "" if glyph in (known or "_.") else f"<text>{escape(printable(glyph))}</text>"
             place = f"translate({column * CELL} {row * CELL})"
             parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind.partition(" ")[0])}{letter}</g>')
             if true_cells is not None and not _same(true_cells, row, column, glyph):

@@ -25,10 +25,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from oneiro.board import draw, views
+from oneiro.board import draw, tables, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
-from oneiro.board.guard import LOOPBACK, Guard, same_token
+from oneiro.board.guard import FRAME_POLICY, LOOPBACK, Guard, same_token
 from oneiro.board.tokens import token_rows
 from oneiro.report import traces
 from oneiro.report.episodes import compare
@@ -44,7 +44,7 @@ class Board:
     """The pages."""
 
     def __init__(self, runs: Runs, token: str) -> None:
-        self.runs, self.token, self.tables = runs, token, players.Tables()
+        self.runs, self.token, self.tables = runs, token, tables.Tables()
         self._writing = threading.Lock()
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(PAGES),
@@ -70,6 +70,7 @@ class Board:
             "/image": self.image,
             "/traces": self.traces,
             "/play": self.play,
+            "/frame": self.frame,
             "/{name:str}": self.static,
         }
         return [Route("/play", self.save_play, methods=["POST"]), *(Route(path, page) for path, page in pages.items())]
@@ -135,7 +136,7 @@ class Board:
             figures=figures,
             more=more,
             stages=views.stages_of(run),
-            play=players.playable(run),
+            play=tables.playable(run),
             images=[spec for spec in run.summary.get("images", []) if spec["file"].endswith(PICTURES)],
             live=LIVE_S * (run.status == "running"),
             up="./",
@@ -144,12 +145,12 @@ class Board:
     def one_step(self, request: Request) -> Response:
         run, query = self._run(request), request.query_params
         stage, wanted = query.get("stage", ""), _whole(query.get("step"))
-        steps = sorted(run.episode_files().get(stage, ()))
+        steps = run.steps_kept().get(stage, [])
         if not steps:
             raise OneiroError(f"{run.name} keeps no episodes of stage {stage}")
         # A curve has a point for every step; episodes are kept of some.
         step = min(steps, key=lambda kept: (abs(kept - wanted), kept))
-        rows = run.index(stage, step)
+        rows = run.episodes.index(stage, step)
         bars = draw.histogram([row.score for row in rows])
         kept = rows
         if (bar := _whole(query.get("bar"), -1)) in range(len(bars)):
@@ -157,7 +158,7 @@ class Board:
         if outcome := query.get("outcome"):
             kept = [row for row in kept if row.success == (outcome == "won")]
         if words := query.get("q", "").strip():
-            numbers = run.search(stage, step, words)
+            numbers = run.episodes.search(stage, step, words)
             kept = [row for row in kept if row.at in numbers]
         groups = views.group_rows(kept)
         pager, shown = views.Pager.of(groups, _whole(query.get("page")))
@@ -186,7 +187,7 @@ class Board:
 
     def one_episode(self, request: Request) -> Response:
         run, stage, step, at = self._episode(request)
-        rows, episode = run.index(stage, step), run.episode(stage, step, at)
+        rows, episode = run.episodes.index(stage, step), run.episodes.read(stage, step, at)
         group = [row for row in rows if row.group == rows[at].group]
         return self.page(
             request,
@@ -199,7 +200,7 @@ class Board:
             group=group,
             count=len(rows),
             turns=views.turn_views(episode),
-            tokens=token_rows(run, stage, step, at),
+            tokens=token_rows(run, stage, step, at, request.query_params.get("colour", "")),
             mean=fmean(row.score for row in group),
             hidden_turns=max(0, len(episode.get("turns") or ()) - views.MAX_TURNS),
             terms={
@@ -215,7 +216,7 @@ class Board:
     def whole_text(self, request: Request) -> Response:
         """One text of a turn as it is, however long; browsers are told that it is nothing else."""
         run, stage, step, at = self._episode(request)
-        turns, key = run.episode(stage, step, at).get("turns") or [], request.query_params.get("part", "")
+        turns, key = run.episodes.read(stage, step, at).get("turns") or [], request.query_params.get("part", "")
         turn = _whole(request.query_params.get("turn"))
         if turn >= len(turns) or key not in views.TITLES:
             raise OneiroError("this episode has no such text")
@@ -227,14 +228,14 @@ class Board:
         if not runs:
             raise OneiroError("tick runs in the list, then compare them")
         places = list(views.places_to_compare(runs))
-        files = {run.name: run.episode_files() for run in runs}
+        files = {run.name: run.steps_kept() for run in runs}
         sides: list[Any] = [_place(query.get(side, "")) for side in ("one", "other")]
-        if not all(side and side[2] in files.get(side[0], {}).get(side[1], {}) for side in sides):
+        if not all(side and side[2] in files.get(side[0], {}).get(side[1], ()) for side in sides):
             sides = list(_first_pair(places))
         places += [side for side in sides if side and side not in places]  # an earlier step
         pairing = None
         if all(side is not None for side in sides):
-            pairing = views.pair(*(self.runs[side[0]].index(side[1], side[2]) for side in sides if side))
+            pairing = views.pair(*(self.runs[side[0]].episodes.index(side[1], side[2]) for side in sides if side))
         figures, more = views.curves(runs, every="all" in query)
         return self.page(
             request,
@@ -267,11 +268,17 @@ class Board:
             run=run,
             model=model,
             game=game,
-            games=table.games,
+            table=table,
             session=session,
-            can_ask=table.ask is not None,
             up=views.link("run", run=run.name),
         )
+
+    def frame(self, request: Request) -> Response:
+        """The true page of a session, as itself and inert: no script, no form, no address may be loaded."""
+        *_, session = self._session(request)
+        if session.document is None:
+            raise OneiroError("this world has no pages")
+        return HTMLResponse(_bytes(session.document), headers={"content-security-policy": FRAME_POLICY})
 
     async def save_play(self, request: Request) -> Response:
         """The one request that writes; a page of another site cannot know the token."""
@@ -288,7 +295,7 @@ class Board:
             step = players.save(run, model.name, session)
         return RedirectResponse(views.link("episode", run=run.name, stage=players.STAGE, step=step, at=0), 303)
 
-    def _session(self, request: Request) -> tuple[RunFolder, players.Playable, players.Table, str, players.Session]:
+    def _session(self, request: Request) -> tuple[RunFolder, tables.Playable, tables.Table, str, players.Session]:
         run, query = self._run(request), request.query_params
         model, table = self.tables.get(run, query.get("model", ""))
         game = query.get("game", "") or next(iter(table.games), "")

@@ -13,7 +13,8 @@ from urllib.parse import urlencode
 from markupsafe import Markup
 
 from oneiro.board import draw
-from oneiro.board.folders import EpisodeRow, RunFolder, differing_settings
+from oneiro.board.episodes import EpisodeRow
+from oneiro.board.folders import RunFolder, differing_settings
 from oneiro.report.episodes import MAX_PICTURE, PICTURE, Span, compare
 from oneiro.report.stats import bootstrap
 from oneiro.report.table import Cell, Table
@@ -72,12 +73,12 @@ def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[tuple[s
     for key, spec in specs.items():
         series = []
         for run in runs:
-            files = run.episode_files()
+            files = run.steps_kept()
             for stage, label in spec["stages"].items():
                 if line := run.metrics.get((stage, key)):
                     name = label if len(runs) == 1 else f"{run.name}: {label}"
                     there = link("step", run=run.name, stage=stage) + "&step={}" if stage in files else ""
-                    series.append(draw.Series(name, line.steps, line.values, there, sorted(files.get(stage, ()))))
+                    series.append(draw.Series(name, line.steps, line.values, there, files.get(stage, [])))
         if series:
             figures.append((spec["title"], series, spec.get("unit", "")))
     shown = figures if every else figures[:CURVES]
@@ -87,7 +88,7 @@ def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[tuple[s
 
 def stages_of(run: RunFolder) -> list[dict[str, Any]]:
     """Each stage with its status, its time and the steps whose episodes were kept."""
-    files, known = run.episode_files(), run.info["stages"]
+    files, known = run.steps_kept(), run.info["stages"]
     longest = max((stage.get("seconds", 0.0) for stage in known.values()), default=0.0) or 1.0
     return [
         {
@@ -95,7 +96,7 @@ def stages_of(run: RunFolder) -> list[dict[str, Any]]:
             "status": known.get(name, {}).get("status", "kept"),
             "seconds": known.get(name, {}).get("seconds", 0.0),
             "share": round(100 * known.get(name, {}).get("seconds", 0.0) / longest, 1),
-            "steps": sorted(files.get(name, ())),
+            "steps": files.get(name, []),
         }
         for name in [*known, *(name for name in files if name not in known)]
     ]
@@ -205,7 +206,9 @@ def _turn_view(number: int, turn: Mapping[str, Any], world: str) -> TurnView:
 def _part(key: str, whole: Mapping[str, str], world: str) -> Part:
     text, truth = whole[key][:MAX_TEXT], whole.get(TRUTHS.get(key, ""))
     hidden, verdict, spans = len(whole[key]) - len(text), "", None
-    picture = draw.grid(text, world, truth) if key in ("state", "next_state", "observation", "prediction") else None
+    picture = (
+        draw.picture(whole[key], world, truth) if key in ("state", "next_state", "observation", "prediction") else None
+    )
     if truth is not None:
         verdict = "exact" if whole[key] == truth else "differs"
         spans = compare(text, truth[:MAX_TEXT]) if verdict == "differs" else None
@@ -280,8 +283,8 @@ def _by_case(rows: Sequence[EpisodeRow]) -> dict[tuple[str, str, int], list[Epis
 def places_to_compare(runs: Sequence[RunFolder]) -> Iterator[tuple[str, str, int]]:
     """(run, stage, step) of everything that can be compared case by case; of a stage its last step."""
     for run in runs:
-        for stage, steps in run.episode_files().items():
-            yield run.name, stage, max(steps)
+        for stage, steps in run.steps_kept().items():
+            yield run.name, stage, steps[-1]
 
 
 def settings_table(runs: Sequence[RunFolder]) -> Table:

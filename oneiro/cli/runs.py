@@ -37,6 +37,7 @@ def offer(app: typer.Typer) -> None:
     app.command()(recipes)
     app.command()(report)
     app.command()(episodes)
+    app.command()(export)
 
 
 def run(
@@ -188,6 +189,29 @@ def episodes(
     count, columns = episodes_to_parquet(run, out, stage or ())
     typer.echo(f"{out}: {count:,} episodes with {', '.join(columns)}")
     typer.echo(f'next: datasets.load_dataset("parquet", data_files="{out}")')
+
+
+def export(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories; several share the figures.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the files go.")],
+    figures: Annotated[bool, typer.Option("--figures", help="Curves as SVG, PDF and CSV; tables as CSV.")] = False,
+    videos: Annotated[
+        bool, typer.Option("--videos", help="Videos as MP4 (needs ffmpeg) and as contact sheets.")
+    ] = False,
+) -> None:
+    """Write what a paper needs of runs: figures with their numbers beside them, and videos.
+
+    \b
+    oneiro export runs/lake --figures --out figures
+    oneiro export runs/lake-1 runs/lake-2 --figures --out figures   one line for each run
+    oneiro export runs/video --videos --out videos
+    """
+    from oneiro.report.figures import write_figures, write_videos
+
+    if not (figures or videos):
+        raise OneiroError("say what to export: --figures, --videos or both")
+    written = [*(write_figures(runs, out) if figures else ()), *(write_videos(runs, out) if videos else ())]
+    typer.echo("\n".join(map(str, written)))
 
 
 def _episodes_to_eval(run: Path, out: Path, stages: list[str]) -> None:

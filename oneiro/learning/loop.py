@@ -116,7 +116,7 @@ def reinforce(
                 # The main process's numbers are everyone's, so that all ranks stop at the same step.
                 statistics = distributed.broadcast(statistics | describe(episodes) | extra)
                 callbacks.log(step + 1, statistics)
-                if (step + 1) % settings.keep_episodes_every == 0 or step + 1 == settings.steps:
+                if settings.keeps(step + 1):
                     callbacks.keep(step + 1, episodes)
                 reason = callbacks.should_stop(step + 1, statistics)
             # Before the checkpoint, from which a resumed run goes on without looking back; the save has its own line.

@@ -98,6 +98,10 @@ class RlSettings(Settings):
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
     keep_episodes_every: int = Field(10, ge=1)
 
+    def keeps(self, step: int) -> bool:
+        """Whether the episodes of a step, from 1, are written down."""
+        return step % self.keep_episodes_every == 0 or step == self.steps
+
     @property
     def updates_per_step(self) -> int:
         return self.epochs * self.minibatches

@@ -225,6 +225,11 @@ def reinforce(
         def extra_metrics(step: int, episodes: Sequence[Episode], learner: Learner) -> dict[str, float]:
             if words := describe_errors(episodes):
                 run.say(f"{title}, step {step}: {words}")
+            if settings.keeps(step):  # before the update, so that they are those of the policy that is about to learn
+                rows = [row for episode in loop.learnable(episodes) for row in episode.rows]
+                _, entropies = learner.logprobs([Example.of(row) for row in rows])
+                for row, own in zip(rows, entropies, strict=True):
+                    row.entropies = own
             metrics = rollout.describe(episodes) | monitor.measure(step, episodes, learner)
             metrics |= fleet.metrics() if fleet else {}
             if evaluate_every and (step - 1) % evaluate_every == 0:

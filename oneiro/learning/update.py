@@ -89,8 +89,10 @@ def prepare(
     finite.require_array("a token's reward after its penalty", np.concatenate([t.rewards for t in trajectories]))
     advantages = settings.algorithm.estimate(trajectories)
     finite.require_array("an advantage", np.concatenate(advantages))
-    for own, t, values in zip(rows, trajectories, advantages, strict=True):
+    for episode, own, t, values in zip(learned, rows, trajectories, advantages, strict=True):
         scatter(own, "advantages", values)
+        for row, example in zip(episode.rows, own, strict=True):
+            row.advantages = example.columns["advantages"]
         if t.returns is not None:
             scatter(own, "returns", t.returns)
     if settings.algorithm.weighted:

@@ -1,4 +1,5 @@
-"""Checkpoints that verl's FSDP trainers leave: one file per rank, `model_world_size_8_rank_3.pt`, into one model.
+"""Checkpoints of other trainers into one model: of verl's FSDP trainers one file per rank,
+`model_world_size_8_rank_3.pt`; of WebRL one file of all weights, `pytorch_actor.bin`, without a configuration.
 
 The files are pickles. They are read with torch's restricted loader, which builds tensors and nothing else.
 """
@@ -18,15 +19,15 @@ from oneiro.models.language import quiet, write_folder
 from oneiro.runtime.errors import OneiroError, first_line
 
 NAME = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
+WEBRL = "pytorch_actor.bin"
 CONFIG = "huggingface"
 """The folder beside the shards that holds configuration and tokenizer."""
 
 
 def find(source: Path) -> Path | None:
     """The folder of shards at or below `source`; None where there is none."""
-    folders = sorted(
-        {path.parent for path in source.rglob("model_world_size_*_rank_*.pt") if NAME.fullmatch(path.name)}
-    )
+    shards = [path for path in source.rglob("model_world_size_*_rank_*.pt") if NAME.fullmatch(path.name)]
+    folders = sorted({path.parent for path in [*shards, *source.rglob(WEBRL)]})
     actors = [folder for folder in folders if "critic" not in folder.name]
     if len(actors) > 1:
         raise OneiroError(f"{source} holds several checkpoints ({', '.join(str(f) for f in actors[:3])}); name one")
@@ -86,6 +87,8 @@ def _whole(folder: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _files(folder: Path) -> list[Path]:
     """The file of every rank, in order."""
+    if (folder / WEBRL).is_file():
+        return [folder / WEBRL]
     named = {match: path for path in folder.iterdir() if (match := NAME.fullmatch(path.name))}
     size = int(next(iter(named))[1])
     ranks = {int(match[2]): path for match, path in named.items() if int(match[1]) == size}

@@ -168,7 +168,7 @@ def several(runs: Sequence[Found]) -> ReportPage:
         title=" · ".join(_names(runs)),
         about=f"{len(runs)} runs side by side",
         facts={name: _facts(run)["status"] for name, run in zip(_names(runs), runs, strict=True)},
-        tables=[*_join_tables(runs), *([settings] if differing else [])],
+        tables=[*join_tables(runs), *([settings] if differing else [])],
         curves=[svg for svg in curves if svg],
     )
 
@@ -217,7 +217,13 @@ def seconds_at_work(stages: Iterable[Mapping[str, Any]]) -> float:
 
 
 def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:
-    """One plot of a metric: a line for each labelled stage of each run; empty where nothing was logged."""
+    """One plot of a metric; empty where nothing was logged."""
+    series = curve_series(spec, runs)
+    return plots.curves(spec["title"], series, spec.get("unit", "")) if series else ""
+
+
+def curve_series(spec: Mapping[str, Any], runs: Sequence[Found]) -> list[plots.Series]:
+    """A line for each labelled stage of each run that logged the metric."""
     series = []
     for name, run in zip(_names(runs), runs, strict=True):
         for label, stage in spec["stages"].items():
@@ -225,7 +231,7 @@ def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:
             if rows:
                 full = label if len(runs) == 1 else f"{name}: {label}"
                 series.append(plots.Series(full, [row["step"] for row in rows], [row[spec["key"]] for row in rows]))
-    return plots.curves(spec["title"], series, spec.get("unit", "")) if series else ""
+    return series
 
 
 def _images(run: Found) -> Iterable[tuple[str, str]]:
@@ -250,7 +256,7 @@ def _keys(run: Found) -> Iterable[tuple[str, dict[str, str]]]:
             yield key, {stage: stage for stage in stages}
 
 
-def _join_tables(runs: Sequence[Found]) -> list[Table]:
+def join_tables(runs: Sequence[Found]) -> list[Table]:
     """Tables of the same title and columns as one, with the run as their first column."""
     joined: dict[tuple[str, tuple[str, ...]], Table] = {}
     for name, run in zip(_names(runs), runs, strict=True):

@@ -19,6 +19,8 @@ INK = "#010203"
 """Stands for the page's text colour while matplotlib draws."""
 SMOOTH_FROM = 40
 """Curves with more points than this are drawn faintly, under their running mean."""
+STYLE: Any = {"svg.fonttype": "none", "pdf.fonttype": 42, "text.parse_math": False, "font.size": 8.5}
+"""Text stays text, and no formula."""
 TITLE_WIDTH = 58
 """Characters of a title on one line."""
 
@@ -59,7 +61,7 @@ def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float,
         axes.set_ylim(-4, 104)
         axes.set_aspect("equal")
 
-    return _draw_figure(title, size, draw, legend=len(dots) > 1)
+    return _inline(render(_figure(title, size, draw, legend=len(dots) > 1), title).decode())
 
 
 def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> str:
@@ -76,9 +78,12 @@ def _draw_curves(
     unit: str,
     size: tuple[float, float],
 ) -> str:
-    from matplotlib.ticker import MaxNLocator
+    return _inline(render(curve_figure(title, [Series(*line) for line in lines], unit, size), title).decode())
 
-    series = [Series(*line) for line in lines]
+
+def curve_figure(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> Any:
+    """Lines over steps as matplotlib's figure, for `render`."""
+    from matplotlib.ticker import MaxNLocator
 
     def draw(axes: Any) -> None:
         for place, line in enumerate(series):
@@ -104,18 +109,15 @@ def _draw_curves(
         if high - low < (slack := 1e-3 * max(abs(low), abs(high))):  # one level, but for the last digits of its floats
             axes.set_ylim(low - 50 * slack, high + 50 * slack)
 
-    return _draw_figure(title, size, draw, legend=len(series) > 1)
+    return _figure(title, size, draw, legend=len(series) > 1)
 
 
-def _draw_figure(title: str, size: tuple[float, float], draw: Callable[[Any], None], legend: bool) -> str:
+def _figure(title: str, size: tuple[float, float], draw: Callable[[Any], None], legend: bool) -> Any:
     """A figure in the house's style around what `draw` puts on its axes."""
     import matplotlib
-    from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
 
-    # Text stays text (and no formula), and the same data gives the same file.
-    style: Any = {"svg.fonttype": "none", "svg.hashsalt": title, "text.parse_math": False, "font.size": 8.5}
-    with matplotlib.rc_context(style):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=size, layout="constrained")
         figure.patch.set_alpha(0)
         axes = figure.add_subplot()
@@ -130,11 +132,19 @@ def _draw_figure(title: str, size: tuple[float, float], draw: Callable[[Any], No
             spine.set_alpha(0.4)
         if legend:
             axes.legend(frameon=False, labelcolor=INK, fontsize=8, handlelength=1.4)
-        buffer = io.StringIO()
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts decide, not ours
-            FigureCanvasSVG(figure).print_svg(buffer, metadata={"Date": None, "Creator": None})
-    return _inline(buffer.getvalue())
+    return figure
+
+
+def render(figure: Any, title: str, kind: str = "svg") -> bytes:
+    """A figure as a file of that kind; the same data gives the same bytes."""
+    import matplotlib
+
+    metadata = {"Date": None, "Creator": None} if kind == "svg" else {"CreationDate": None, "Creator": None}
+    buffer = io.BytesIO()
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": title}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph")  # the reader's fonts decide, not ours
+        figure.savefig(buffer, format=kind, metadata=metadata)
+    return buffer.getvalue()
 
 
 def running_mean(values: np.ndarray, width: int) -> np.ndarray:

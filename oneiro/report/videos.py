@@ -1,14 +1,18 @@
-"""Short videos beside each other as one animated GIF, small enough to stand inside a page."""
+"""Short videos beside each other as one animated GIF, small enough to stand inside a page; and as MP4 or a sheet."""
 
 from __future__ import annotations
 
 import io
+import shutil
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_with
 
 GAP = 4  # pixels between the pictures of a sheet
@@ -69,3 +73,56 @@ def gif(
     buffer = io.BytesIO()
     shown[0].save(buffer, "GIF", save_all=True, append_images=shown[1:], duration=pause_ms, loop=0)
     return buffer.getvalue()
+
+
+def read_gif(path: Path) -> tuple[NDArray[np.uint8], float]:
+    """The frames [T, H, W, 3] of an animated picture, and how many a second has."""
+    from PIL import Image, ImageSequence
+
+    with Image.open(path) as picture:
+        frames = [np.asarray(frame.convert("RGB")) for frame in ImageSequence.Iterator(picture)]
+        pause_ms = float(picture.info.get("duration") or PAUSE_MS)
+    return np.stack(frames), 1000 / pause_ms
+
+
+def contact_sheet(frames: NDArray[np.uint8], across: int = 0) -> bytes:
+    """All frames [T, H, W, 3] of a video on one PNG, row by row; by itself about twice as wide as high."""
+    from PIL import Image
+
+    count, height, width = frames.shape[:3]
+    across = across or max(1, min(count, round((2 * count * height / width) ** 0.5)))
+    sheet = Image.new("RGB", (across * (width + GAP) - GAP, -(-count // across) * (height + GAP) - GAP), "white")
+    for place, frame in enumerate(frames):
+        sheet.paste(Image.fromarray(frame), (place % across * (width + GAP), place // across * (height + GAP)))
+    buffer = io.BytesIO()
+    sheet.save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def mp4(frames: NDArray[np.uint8], fps: float) -> bytes:
+    """A video [T, H, W, 3] as H.264 in an MP4 file that browsers play, by ffmpeg."""
+    program = _ffmpeg()
+    # Four pixels share a colour, so that both sides must be even; the last row or column is doubled.
+    frames = np.pad(frames, ((0, 0), (0, frames.shape[1] % 2), (0, frames.shape[2] % 2), (0, 0)), mode="edge")
+    height, width = frames.shape[1:3]
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "video.mp4"
+        given = ["-f", "rawvideo", "-pix_fmt", "rgb24", "-s", f"{width}x{height}", "-r", f"{fps:g}", "-i", "-"]
+        wanted = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-movflags", "+faststart", "-threads", "1", str(target)]
+        done = subprocess.run(
+            [program, "-loglevel", "error", *given, *wanted], input=frames.tobytes(), capture_output=True, timeout=600
+        )
+        if done.returncode:
+            raise OneiroError(f"ffmpeg failed: {done.stderr.decode(errors='replace').strip().splitlines()[-1:]}")
+        return target.read_bytes()
+
+
+def _ffmpeg() -> str:
+    """The program, on the path or from imageio-ffmpeg."""
+    if program := shutil.which("ffmpeg"):
+        return program
+    try:
+        from imageio_ffmpeg import get_ffmpeg_exe
+    except ModuleNotFoundError as error:
+        raise OneiroError("MP4 needs ffmpeg; pip install imageio-ffmpeg, or take the GIFs of the run") from error
+    return str(get_ffmpeg_exe())

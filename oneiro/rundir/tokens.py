@@ -4,6 +4,8 @@ each token row of an episode, so that a viewer reads one episode without opening
     episode  its line in the .jsonl.gz        ids       list<int32>, as the model saw and wrote them
     row      its row, from 0                  author    list<int8>: 0 given, 1 sampled, 2 forced
                                               logprob   list<float32> under the sampler, 0 where not sampled
+                                              entropy   list<float32> of the learner's distribution, in nats
+                                              advantage list<float32> as estimated; null for rows not learned from
 """
 
 from __future__ import annotations
@@ -28,6 +30,8 @@ class TokenRow(NamedTuple):
     ids: list[int]
     authors: list[int]
     logprobs: list[float]
+    entropies: list[float] | None = None
+    advantages: list[float] | None = None
 
 
 def token_file(folder: Path, stage: str, step: int) -> Path:
@@ -47,6 +51,9 @@ def write_tokens(folder: Path, stage: str, step: int, episodes: Sequence[Episode
         "author": pa.array([_authors(row) for _, _, row in placed], pa.list_(pa.int8())),
         "logprob": pa.array([row.logprobs for _, _, row in placed], pa.list_(pa.float32())),
     }
+    for name, values in (("entropy", "entropies"), ("advantage", "advantages")):
+        if any(getattr(row, values) is not None for _, _, row in placed):
+            columns[name] = pa.array([getattr(row, values) for _, _, row in placed], pa.list_(pa.float32()))
     table = pa.table(columns)
     write_with(
         token_file(folder, stage, step), lambda path: parquet.write_table(table, path, row_group_size=ROWS_TOGETHER)
@@ -60,7 +67,10 @@ def read_tokens(path: Path, episode: int) -> list[TokenRow]:
     try:
         table = parquet.read_table(path, filters=[("episode", "==", episode)])
         rows: list[dict[str, Any]] = table.sort_by("row").to_pylist()
-        return [TokenRow(row["ids"], row["author"], row["logprob"]) for row in rows]
+        return [
+            TokenRow(row["ids"], row["author"], row["logprob"], row.get("entropy"), row.get("advantage"))
+            for row in rows
+        ]
     except (ArrowException, KeyError, TypeError, ValueError) as error:
         raise OneiroError(f"{path} is damaged ({first_line(error, 120)}); delete that file") from error
 

@@ -23,6 +23,8 @@ from oneiro.rundir.run import Run
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.grid.model import GridMetadata
 from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.tasks.webpage.model import WebPageMetadata
+from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.worlds.registry import WorldChoice
 
 CHROMIUM = next(
@@ -134,8 +136,9 @@ def test_from_a_curve_to_a_step_a_group_an_episode_and_a_turn(
     assert page.locator(".turn").count() == 2 and page.locator(".replay .frame svg").count() > 0
 
 
-def test_everything_by_keyboard(address: str, open_page: Callable[..., Page]) -> None:
-    page = open_page()
+@pytest.mark.parametrize("width", [390, 1280])
+def test_everything_by_keyboard(address: str, open_page: Callable[..., Page], width: int) -> None:
+    page = open_page(width)
     page.goto(address)
     page.keyboard.press("/")
     page.keyboard.type("one")
@@ -232,3 +235,38 @@ def test_a_person_plays_with_the_arrow_keys(
         page.click("text=Save as an episode")
         page.wait_for_url("**/episode?run=run&stage=play&step=0&at=0")
         assert page.locator(".turn kbd").first.inner_text() == "Up"
+
+
+def test_a_person_plays_on_web_pages_by_keyboard_alone(
+    open_page: Callable[..., Page], tmp_path: Path, tiny: LanguageModel
+) -> None:
+    Run.open(tmp_path / "run", Recipe(system="toy")).close()
+    WebPageMetadata(task=WebPagePredictorConfig(brief=True, lines=8), sampling=SamplingSettings(max_tokens=4)).write(
+        tiny
+    )
+    tiny.save(tmp_path / "run" / "checkpoints" / "world-model" / "model")
+    with served(tmp_path) as url:
+        page = open_page(390)
+        page.goto(f"{url}play?run=run&model=world-model&game=map&seed=1&frame=1")
+        frame = page.frame_locator("iframe")
+        frame.locator("a").first.wait_for()  # the true page is drawn
+        assert page.locator("iframe").get_attribute("sandbox") == ""
+        page.keyboard.press("/")
+        page.keyboard.type("click [7]")
+        page.keyboard.press("Enter")
+        page.locator(".history li").wait_for()
+        assert "do=click+%5B7%5D" in page.url and "frame=1" in page.url
+        assert page.locator("iframe").count() == 1 and page.evaluate("document.documentElement.scrollWidth") <= 390
+        page.keyboard.press("z")
+        page.locator(".history").wait_for(state="detached")
+
+
+def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(address: str, browser: Browser) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
+    for width in (390, 1280):
+        page = browser.new_context(viewport={"width": width, "height": 800}, bypass_csp=True).new_page()
+        for path in ("", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"):
+            page.goto(address + path)
+            faults = axe.Axe().run(page).response["violations"]
+            assert [fault["id"] for fault in faults if fault["impact"] in ("serious", "critical")] == [], path
+        page.context.close()

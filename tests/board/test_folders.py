@@ -46,7 +46,7 @@ def test_a_link_out_of_the_given_folder_is_no_run_and_no_file(tmp_path: Path) ->
     assert set(Runs([tmp_path / "runs"]).all()) == {"mine"}
     (run / "episodes" / "rl-000009.jsonl.gz").symlink_to(secret / "episodes" / "rl-000001.jsonl.gz")
     with pytest.raises(OneiroError, match="leads out"):
-        only(run).index("rl", 9)
+        only(run).episodes.index("rl", 9)
 
 
 def test_a_folder_without_runs_says_so(tmp_path: Path) -> None:
@@ -98,23 +98,23 @@ def test_key_numbers_leave_out_what_frames_them(tmp_path: Path) -> None:
 
 def test_an_index_has_the_small_facts_and_leads_to_one_episode(tmp_path: Path) -> None:
     run = only(make_run(tmp_path / "run"))
-    rows = run.index("rl", 1)
+    rows = run.episodes.index("rl", 1)
     assert [(row.at, row.group, row.score, row.turns) for row in rows] == [(n, n // 2, n / 2, 1) for n in range(4)]
-    assert run.episode("rl", 1, 2)["turns"] == [{"reply": "say 2"}]
-    assert run.search("rl", 1, "SAY 3") == {3}
-    assert run.index("rl", 1) is rows  # not read again
+    assert run.episodes.read("rl", 1, 2)["turns"] == [{"reply": "say 2"}]
+    assert run.episodes.search("rl", 1, "SAY 3") == {3}
+    assert run.episodes.index("rl", 1) is rows  # not read again
     with pytest.raises(OneiroError, match="there is no number 4"):
-        run.episode("rl", 1, 4)
+        run.episodes.read("rl", 1, 4)
     with pytest.raises(OneiroError, match="no episodes"):
-        run.index("../rl", 1)
+        run.episodes.index("../rl", 1)
 
 
 def test_lines_that_are_no_episodes_are_left_out_and_damage_is_one_line(tmp_path: Path) -> None:
     run = only(make_run(tmp_path / "run"))
     file = run.path / "episodes" / "rl-000002.jsonl.gz"
     file.write_bytes(gzip.compress(b'{"score": 1}\n[]\nnot json\n{"score": "x"}\n{"score": 2}\n'))
-    assert [(row.at, row.score) for row in run.index("rl", 2)] == [(0, 1.0), (1, 2.0)]
-    assert run.episode("rl", 2, 1) == {"score": 2}
+    assert [(row.at, row.score) for row in run.episodes.index("rl", 2)] == [(0, 1.0), (1, 2.0)]
+    assert run.episodes.read("rl", 2, 1) == {"score": 2}
     file.write_bytes(b"\x1f\x8b damaged")
     with pytest.raises(OneiroError, match="damaged"):
-        run.index("rl", 2)
+        run.episodes.index("rl", 2)

@@ -3,16 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from oneiro.agents.planning import textgames, webpages
+from oneiro.agents.planning.base import EveryAction, Judged, PlannerSettings
+from oneiro.agents.planning.policy import PlanningPolicy, make_planner
+from oneiro.agents.planning.values import RuleValue
 from oneiro.board import play as players
 from oneiro.board.folders import Runs
-from oneiro.board.play import Table, play, playable
+from oneiro.board.kinds import ask_planner, textgame_table, web_table
+from oneiro.board.play import play
 from oneiro.board.server import make_app
+from oneiro.board.tables import Table, playable
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.rundir.run import Run
@@ -22,9 +30,17 @@ from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.grid.model import GridMetadata, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.tasks.rules.dynamics import PhysicsDynamics, RoomState, RulebookDynamics
+from oneiro.tasks.rules.physics import PhysicsPredictor
+from oneiro.tasks.rules.rulebook.cases import RuleCase, obey
+from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
+from oneiro.tasks.textgame.predictor import TextGamePredictor
+from oneiro.tasks.textgame.world import TextGameDynamics
+from oneiro.tasks.webpage.dynamics import TrueWeb
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import WorldChoice, make
+from oneiro.worlds.rules.rulebook.world import RulebookWorld
 
 LAKE = {"view": "spaced"}
 SEED = 3
@@ -39,7 +55,11 @@ class Frozen(Dynamics[str]):
 
 
 def table_of(dynamics: Dynamics[str]) -> Table:
-    return Table(Cached(dynamics), lambda game: make("frozen-lake", **LAKE), render, lambda world: world.actions or ())
+    return Table(Cached(dynamics), lambda game: make("frozen-lake", **LAKE), render, actions_of)
+
+
+def actions_of(world: World) -> dict[str, str]:
+    return {action: action for action in world.actions or ()}
 
 
 def render(world: World) -> str:
@@ -58,7 +78,7 @@ def test_a_perfect_model_never_parts_from_the_truth(true_table: Table) -> None:
     for mode in modes:
         session = play(true_table, "", SEED, ["Up", "Down", "Down", "Down", "Down"], mode)
         assert session.parted is None and session.right == len(session.steps) == 4  # the last found it over
-        assert session.over and session.success and session.finish == "goal" and session.actions == []
+        assert session.over and session.success and session.finish == "goal" and session.actions == {}
 
 
 def test_in_step_the_model_gets_the_truth_and_free_it_goes_its_own_way() -> None:
@@ -111,7 +131,7 @@ def test_a_world_model_of_a_run_is_played_and_saved_through_the_page(run_folder:
     saved = client.post(address, data={"token": token[1]}, follow_redirects=False)
     assert saved.status_code == 303 and saved.headers["location"] == "episode?run=run&stage=play&step=0&at=0"
     run = next(iter(Runs([run_folder]).all().values()))
-    episode = run.episode("play", 0, 0)
+    episode = run.episodes.read("play", 0, 0)
     assert [turn["actions"] for turn in episode["turns"]] == [["Up"], ["Down"]]
     assert episode["seed"] == SEED and episode["mode"] == "free" and episode["player"] == "person"
     assert client.get("/" + saved.headers["location"]).status_code == 200
@@ -134,15 +154,113 @@ def test_agents_after_sft_come_before_those_after_rl(tmp_path: Path) -> None:
         write_json(folder / "oneiro.json", {"kind": "agent", "world": world, "dialogue": {"world_model": world_model}})
     run = next(iter(Runs([run_path]).all().values()))
     assert [model.name for model in playable(run)] == ["sft-spa", "rl-spa"]
-    assert playable(run)[0].settings == {"size": 4}
+
+
+def planned(dynamics: Dynamics[Any], observe: Callable[[World], Any], **settings: Any) -> PlanningPolicy[Any]:
+    """A policy that values every state alike."""
+    search = make_planner(
+        dynamics,
+        EveryAction(lambda state: ["Up", "Down"]),
+        RuleValue(lambda *_: Judged(0.5)),
+        PlannerSettings(**settings),
+    )
+    return PlanningPolicy(search, observe)
 
 
 def test_text_games_are_played_too() -> None:
-    from oneiro.tasks.textgame.predictor import TextGamePredictor
-    from oneiro.tasks.textgame.world import TextGameDynamics
-
-    table = players.textgame_table(TextGameDynamics(TextGamePredictor(), lambda cases: ["{}"] * len(cases)))
+    dynamics = TextGameDynamics(TextGamePredictor(), lambda cases: ["{}"] * len(cases))
+    table = textgame_table(planned(dynamics, textgames.observe))
     opened = play(table, "brew-tea", 0, [], "step")
     assert "Score: 0" in opened.start and opened.actions and opened.more_actions >= 0
-    session = play(table, "brew-tea", 0, opened.actions[:2], "step")
+    session = play(table, "brew-tea", 0, list(opened.actions)[:2], "step")
     assert [step.predicted for step in session.steps] == [None, None] and session.world == "textgame"
+
+
+def test_a_room_is_played_beside_a_model_of_where_the_walker_goes() -> None:
+    right = PhysicsDynamics(PhysicsPredictor(), lambda cases: [f" {case.after}" for case in cases])  # type: ignore[attr-defined]
+    room = play(physics_table(right), "", 0, ["zo", "ka", "nonsense", "mu", "ri"], "free")
+    assert room.parted is None and room.right == len(room.steps) == 5
+    still = play(
+        physics_table(PhysicsDynamics(PhysicsPredictor(), lambda cases: ["0"] * len(cases))), "", 0, ["ri"], "step"
+    )
+    (step,) = still.steps
+    assert step.predicted is not None and not step.exact and step.verdict == "differs"
+    # The walker stays; what the rules remember goes on.
+    assert step.predicted.split("\n")[:-1] == still.start.split("\n")[:-1]
+    left = PhysicsDynamics(PhysicsPredictor(), lambda cases: ["LLLL"] * len(cases))
+    state = RoomState.of(open_room())
+    assert isinstance(left.predict([(state, "zo")])[0][0].state, Malformed)  # the room has five columns
+
+
+def physics_table(dynamics: PhysicsDynamics) -> Table:
+    return Table(Cached(dynamics), lambda game: make("physics"), RoomState.of, actions_of)
+
+
+def open_room() -> World:
+    world = make("physics", size=5)
+    world.reset(seed=0, options={"split": "eval"})
+    return world
+
+
+def test_a_rulebook_is_played_beside_a_model_of_what_changes() -> None:
+    predictor = RulebookPredictor()
+
+    def true_answers(cases: Sequence[RuleCase]) -> list[str]:
+        return [predictor.target(replace(case, outcome=obey(case, case.game.book))) for case in cases]
+
+    dynamics = RulebookDynamics(predictor, true_answers)
+    table = Table(Cached(dynamics), lambda game: make("rulebook", rules=(2, 3)), dynamics.observe, actions_of)
+    world = make("rulebook", rules=(2, 3))
+    world.reset(seed=1, options={"split": "eval"})
+    assert isinstance(world, RulebookWorld)
+    moves = [action for action in world.game.actions() if dynamics.predict([(dynamics.observe(world), action)])][:3]
+    session = play(table, "", 1, [*moves, "no such thing"], "free")
+    assert session.parted is None and session.right == 4 and "Steps taken: 4" in session.truth
+    assert "The rules of this game" in session.instruction
+    lazy = RulebookDynamics(predictor, lambda cases: ["nothing"] * len(cases))
+    solution = world.oracle()
+    assert solution is not None
+    table = Table(Cached(lazy), table.make_world, lazy.observe, actions_of)
+    assert play(table, "", 1, [solution], "step").parted == 1
+
+
+def test_web_pages_are_played_with_the_true_one_in_an_inert_frame() -> None:
+    web = TrueWeb(lambda: make("web:map"))  # type: ignore[arg-type, return-value]
+    table = web_table(planned(web, webpages.observe), ("map",))
+    opened = play(table, "map", 0, [], "step")
+    click = next(action for action in opened.actions if action.startswith("click"))
+    assert "where" in opened.actions[click]  # the button names what is clicked
+    session = play(table, "map", 0, [click], "free")
+    assert session.parted is None and session.steps[0].verdict == "as it is"
+    assert session.document is not None and "<script" not in session.document and "<link" not in session.document
+    assert table.playing is not None and table.playing.taken == [click]
+    web.close()
+    table.close()
+    assert table.playing is None
+
+
+def test_a_session_goes_on_from_where_it_was_and_a_fork_begins_anew(true_table: Table) -> None:
+    play(true_table, "", SEED, ["Up"], "step")
+    before = true_table.playing
+    longer = play(true_table, "", SEED, ["Up", "Down"], "step")
+    assert true_table.playing is before and len(longer.steps) == 2
+    fork = play(true_table, "", SEED, ["Down"], "step")
+    assert true_table.playing is not before and [step.action for step in fork.steps] == ["Down"]
+    again = play(table_of(true_table.dynamics.inner), "", SEED, ["Up", "Down"], "step")
+    assert again.steps == longer.steps
+
+
+def test_a_planner_says_what_it_thinks_of_every_action(true_table: Table) -> None:
+    policy = planned(true_table.dynamics, render, depth=1)
+    true_table.ask = ask_planner(policy)
+    options = play(true_table, "", SEED, [], "step", ask=True).options
+    assert options is not None and {option.action for option in options} == {"Up", "Down"}
+    assert [option.value for option in options] == pytest.approx([0.5 * 0.95] * 2)
+
+
+def test_the_model_is_asked_for_the_action_as_it_reads_on_its_own_state(true_table: Table) -> None:
+    true_table.carry = lambda action, truth, imagined: "Down"
+    (step,) = play(true_table, "", SEED, ["Up"], "step").steps
+    assert (
+        step.action == "Up" and not step.exact and step.predicted == play(true_table, "", SEED, ["Down"], "step").truth
+    )

@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from oneiro import cli
 from oneiro.board import draw, views
-from oneiro.board.folders import EpisodeRow
+from oneiro.board.episodes import EpisodeRow
 from oneiro.board.server import make_app
 from oneiro.recipe import Recipe
 from oneiro.report.table import Cell, Table

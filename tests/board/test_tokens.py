@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from oneiro.board.folders import Runs
-from oneiro.board.tokens import split_text, token_rows
+from oneiro.board.folders import RunFolder, Runs
+from oneiro.board.tokens import ShownToken, split_text, token_rows
 from oneiro.episode import Episode, Row, Segment, given
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
@@ -64,14 +64,41 @@ def test_a_page_shows_the_text_of_each_token_and_how_likely_it_was(tmp_path: Pat
     with Run.open(tmp_path / "run", Recipe(system="toy")) as run:
         run.tokens("rl", 1, [episode(ids)])
     run_folder = next(iter(Runs([tmp_path / "run"]).all().values()))
-    (without,) = token_rows(run_folder, "rl", 1, 0)
+    (without,) = rows_of(run_folder)
     assert [token.text for token in without][:3] == ["1 ", "2 ", "7 "]  # no tokenizer: the ids themselves
     (tmp_path / "checkpoints").rename(tmp_path / "run" / "checkpoints")
-    (shown,) = token_rows(run_folder, "rl", 1, 0)
+    (shown,) = rows_of(run_folder)
     own = [token for token in shown if token.author == "sampled"]
     assert "".join(token.text for token in own) == "P _ hé" and len(own) == len(ids)
     assert {token.heat for token in own} == {7} and "25.0%" in own[0].note  # 1 - 0.25, in tenths
     assert [token.author for token in shown[:3]] == ["given", "given", "forced"]
+
+
+def rows_of(run: RunFolder, colour: str = "") -> list[list[ShownToken]]:
+    tokens = token_rows(run, "rl", 1, 0, colour)
+    assert tokens is not None
+    return tokens.rows
+
+
+def test_tokens_are_coloured_by_entropy_and_by_the_sign_of_their_advantage(tmp_path: Path) -> None:
+    one = episode([3, 4], [6])
+    for row, advantage in zip(one.rows, (1.0, -0.5), strict=True):
+        row.entropies = np.where(row.sampled, 0.5, 0.0).astype(np.float32)
+        row.advantages = np.where(row.sampled, advantage, 0.0).astype(np.float32)
+    one.rows[0].entropies = np.array([0, 0, 0, 2.0, 0.5], np.float32)
+    with Run.open(tmp_path, Recipe(system="toy")) as run:
+        run.tokens("rl", 1, [one, episode([5])])  # the second was not learned from
+    folder = next(iter(Runs([tmp_path]).all().values()))
+    assert read_tokens(token_file(tmp_path, "rl", 1), 1)[0].advantages is None
+    first, second = rows_of(folder, "entropy")
+    # Of the largest, 2 nats: all, a quarter and a quarter.
+    assert [token.heat for token in first] == [0, 0, 0, 9, 2] and [token.heat for token in second][3:] == [2]
+    first, second = rows_of(folder, "advantage")
+    assert [(token.sign, token.heat) for token in first[3:]] == [("up", 9), ("up", 9)]
+    assert [(token.sign, token.heat) for token in second[3:]] == [("down", 5)]
+    assert "entropy 2.000, advantage +1.000" in first[3].note and "entropy" not in first[0].note
+    other = token_rows(folder, "rl", 1, 1, "entropy")
+    assert other is not None and other.colour == "logprob" and set(other.colours) == {"logprob", "author"}
 
 
 def test_a_character_of_several_tokens_stands_with_its_last(tiny: LanguageModel) -> None:

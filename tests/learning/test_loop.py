@@ -327,6 +327,15 @@ def test_episodes_cut_by_the_token_limit_leave_the_policy_loss(tmp_path: Path) -
         assert torch.equal(a, b)
 
 
+def test_rows_remember_the_advantages_of_their_tokens(tiny: LanguageModel) -> None:
+    row = [Row([given([3, 4]), Segment(np.array([5, 6]), True, logprobs=np.zeros(2))]) for _ in range(3)]
+    episodes = [Episode([row[n]], [float(n)], group=n // 2) for n in range(3)]
+    how = settings(Rloo(), 1)
+    loop.learn(episodes, how, loop.make_learners(tiny, how, how.learner, 1), None, 0)
+    # Each against the other of its group; the third is alone in its own.
+    assert [one.advantages.tolist() for one in row[:2] if one.advantages is not None] == [[0, 0, -1, -1], [0, 0, 1, 1]]
+
+
 def test_where_all_episodes_were_cut_nothing_is_learned(tmp_path: Path) -> None:
     language, logged = make_tiny(), []
     before = [p.detach().clone() for _, p in language.trainable()]

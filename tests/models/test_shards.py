@@ -166,3 +166,18 @@ def test_a_pickle_that_would_run_something_is_refused(three: Path, tmp_path: Pat
     with pytest.raises(OneiroError, match="no file of tensors"):
         merge(folder, tmp_path / "out")
     assert not (tmp_path / "sprung").exists()
+
+
+def test_the_weights_that_webrl_leaves_become_a_folder(tmp_path: Path) -> None:
+    language, folder = make_tiny(), tmp_path / "step-400"
+    language.save(folder)
+    (folder / "model.safetensors").unlink()
+    state = {name: tensor.clone() for name, tensor in language.model.state_dict().items()}
+    torch.save(state, folder / "pytorch_actor.bin")
+    torch.save({"value": torch.zeros(1)}, folder / "pytorch_critic.bin")  # is not looked at
+    merged = merge(folder, tmp_path / "merged")
+    language.save(tmp_path / "whole")
+    assert torch.equal(logits(merged), logits(tmp_path / "whole"))
+    (folder / "config.json").unlink()
+    with pytest.raises(OneiroError, match="put the model"):
+        merge(folder, tmp_path / "other")

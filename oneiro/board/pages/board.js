@@ -50,7 +50,7 @@ function readReplay(section) {
   function show(place) {
     const number = Math.max(0, Math.min(place, frames.length - 1));
     slider.max = frames.length - 1; slider.value = number;
-    frame.replaceChildren(...$$(".panel", frames[number]).filter(panel => $("svg", panel)).map(panel => panel.cloneNode(true)));
+    frame.replaceChildren(...$$(".panel", frames[number]).filter(panel => $("svg, img", panel)).map(panel => panel.cloneNode(true)));
     says.textContent = `turn ${number + 1} of ${frames.length}: ${$$("h2 kbd", frames[number]).map(kbd => kbd.textContent).join(" ") || "no action"}`;
     return number;
   }
@@ -83,8 +83,13 @@ function readToggles() {
   apply();
 }
 
+// A box with more text than it shows can be scrolled by keys too.
+const reachBoxes = () => $$(".box, .scroll").forEach(box => { if (box.scrollHeight > box.clientHeight || box.scrollWidth > box.clientWidth) box.tabIndex = 0; });
+document.addEventListener("toggle", reachBoxes, true);
+
 let replay = null;
 function read() {
+  reachBoxes();
   $$("svg.curve").forEach(readCurve);
   replay = $(".replay") && readReplay($(".replay"));
   if ($("[data-toggle]")) readToggles();
@@ -129,6 +134,7 @@ document.addEventListener("click", async event => {
   const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
   history.pushState(null, "", link.href);
   $("main").replaceWith(document.adoptNode(fresh));
+  reachBoxes();
 });
 addEventListener("popstate", () => location.reload());
 

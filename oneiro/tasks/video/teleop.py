@@ -16,7 +16,7 @@ from oneiro.sampling.engine import Engine
 from oneiro.tasks.video.dataset import Images, VideoDataset
 from oneiro.tasks.video.model import open_model
 from oneiro.tasks.video.world import LearnedFrames
-from oneiro.worlds.robot.episodes import open_episodes
+from oneiro.worlds.robot.episodes import ActionBins, open_episodes
 
 KEYS = (("a", "d"), ("s", "w"), ("f", "r"), ("z", "x"))
 """For the first entries of an action, the keys that make each small and large."""
@@ -24,6 +24,26 @@ STILL = "."
 NAMED = re.compile(r"([0-9]{1,4})([-+])")
 """Any entry by its number, from 1 on: `12+` makes the twelfth large."""
 KEY = re.compile(rf"{NAMED.pattern}|\S")
+
+
+def key_action(bins: ActionBins, key: str) -> NDArray[np.float32] | None:
+    """A key pushes one entry to the end of its range and leaves the others at 0, or as near as their range goes; None:
+    it means nothing.
+    """
+    action = np.clip(0.0, bins.low, bins.high).astype(np.float32)
+    pushed = _push(key, len(action))
+    if pushed is not None:
+        entry, large = pushed
+        action[entry] = (bins.high if large else bins.low)[entry]
+    return action if pushed is not None or key == STILL else None
+
+
+def _push(key: str, entries: int) -> tuple[int, bool] | None:
+    """The entry a key pushes, and whether to its large end."""
+    if named := NAMED.fullmatch(key):
+        entry = int(named[1]) - 1
+        return (entry, named[2] == "+") if 0 <= entry < entries else None
+    return next(((entry, key == pair[1]) for entry, pair in enumerate(KEYS[:entries]) if key in pair), None)
 
 
 class Teleop:
@@ -51,28 +71,11 @@ class Teleop:
 
     def press(self, key: str) -> bool:
         """Take the action of a key; False where it means nothing."""
-        action = self.action(key)
+        action = key_action(self.camera.task.bins, key)
         if action is None:
             return False
         self._keep(self.camera.step(action[None], self.seed + len(self.shown))[0])  # other noise at every step
         return True
-
-    def action(self, key: str) -> NDArray[np.float32] | None:
-        """A key pushes one entry to the end of its range and leaves the others at 0, or as near as their range goes."""
-        low, high = self.camera.task.bins.low, self.camera.task.bins.high
-        action = np.clip(0.0, low, high).astype(np.float32)
-        pushed = self._push(key)
-        if pushed is not None:
-            entry, large = pushed
-            action[entry] = high[entry] if large else low[entry]
-        return action if pushed is not None or key == STILL else None
-
-    def _push(self, key: str) -> tuple[int, bool] | None:
-        """The entry a key pushes, and whether to its large end."""
-        if named := NAMED.fullmatch(key):
-            entry = int(named[1]) - 1
-            return (entry, named[2] == "+") if 0 <= entry < self.entries else None
-        return next(((entry, key == more) for entry, (less, more) in enumerate(self.keys) if key in (less, more)), None)
 
     def finish(self) -> Path:
         """All frames as one moving picture, with the numbers of their files."""

@@ -7,6 +7,7 @@ as many of its last frames and actions as a row of its training held.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,13 @@ class LearnedFrames:
         self.actions = np.concatenate([self.actions, np.zeros_like(self.actions[:, :1])], axis=1)[:, -self.window :]
         self.steps += 1
         return self._show()
+
+    def branch(self) -> LearnedFrames:
+        """The same rollout, to be continued in another way."""
+        other = copy(self)
+        if hasattr(self, "actions"):  # a rollout has begun; `step` writes into these two
+            other.actions, other.taken = self.actions.copy(), list(self.taken)
+        return other
 
     def _prompts(self) -> list[NDArray[np.int32]]:
         """Rows as in training; a model that needs several past frames is shown the first one several times."""

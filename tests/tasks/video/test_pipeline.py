@@ -49,7 +49,7 @@ from oneiro.tasks.video.model import TransformerSettings, create, find_tokenizer
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.tasks.video.task import play, record, verdict
-from oneiro.tasks.video.teleop import blocks, keys_of, open_teleop
+from oneiro.tasks.video.teleop import blocks, key_action, keys_of, open_teleop
 from oneiro.tasks.video.training import given_transformer, take_transformer
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, RobotEpisode, open_episodes, write_episode
@@ -171,12 +171,17 @@ def test_playing_writes_a_frame_for_every_key(
 def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Path) -> None:
     drive = open_teleop(alone, None, 1, tmp_path, seed=0)
     low, high = drive.camera.task.bins.low, drive.camera.task.bins.high
-    assert drive.action("d").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
-    assert drive.action("s").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
-    assert drive.action("x") is None  # the toy's actions have two entries
-    assert drive.action("1+").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
-    assert drive.action("2-").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
-    assert drive.action("0+") is drive.action("3+") is drive.action("99999-") is None
+    assert key_action(drive.camera.task.bins, "d").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
+    assert key_action(drive.camera.task.bins, "s").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
+    assert key_action(drive.camera.task.bins, "x") is None  # the toy's actions have two entries
+    assert key_action(drive.camera.task.bins, "1+").tolist() == pytest.approx([high[0], 0])  # type: ignore[union-attr]
+    assert key_action(drive.camera.task.bins, "2-").tolist() == pytest.approx([0, low[1]])  # type: ignore[union-attr]
+    assert (
+        key_action(drive.camera.task.bins, "0+")
+        is key_action(drive.camera.task.bins, "3+")
+        is key_action(drive.camera.task.bins, "99999-")
+        is None
+    )
     assert blocks(drive.frame).count("▀") == 32 * 16
     with pytest.raises(OneiroError, match="there are 4 test episodes"):
         open_teleop(alone, None, 4, tmp_path, seed=0)
@@ -188,7 +193,7 @@ def test_every_entry_of_a_long_action_has_keys(alone: Path, tmp_path: Path) -> N
     drive.camera.task = replace_bins(drive.camera.task, bins)
     for entry in range(13):
         for sign, name in ((1, "+"), (-1, "-")):
-            action = drive.action(f"{entry + 1}{name}")
+            action = key_action(drive.camera.task.bins, f"{entry + 1}{name}")
             assert action is not None and action.tolist() == [sign * (entry + 1.0) * (i == entry) for i in range(13)]
     assert list(keys_of("d 13+w12-. ")) == ["d", "13+", "w", "12-", "."]
 

@@ -12,11 +12,14 @@ from oneiro.models.language import LanguageModel
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings
+from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.base import Malformed
 from oneiro.tasks.video import dataset as video_dataset
 from oneiro.tasks.video import encodings as video_encodings
 from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resize
+from oneiro.tasks.video.dynamics import Footage, FrameDynamics, likeness
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
 from oneiro.tasks.video.model import TransformerSettings, create
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
@@ -390,6 +393,35 @@ def test_the_same_seeds_give_the_same_rollout(episodes: Episodes) -> None:
         return [camera.step(np.ones((1, 2), np.float32), seed=s).tobytes() for s in range(6)]
 
     assert roll() == roll()
+
+
+def test_footage_branches_goes_on_from_its_own_frames_and_can_be_repeated(episodes: Episodes) -> None:
+    task = task_of("multi", episodes)
+    camera = LearnedFrames(task, Engine(model_of(task)), SamplingSettings())
+    dynamics = FrameDynamics(camera)
+    start = Footage((episodes[0].image[0],))
+
+    def after(state: Footage, *actions: str) -> Footage:
+        for action in actions:
+            predicted = dynamics.predict([(state, action)])[0][0].state
+            assert isinstance(predicted, Footage)
+            state = predicted
+        return state
+
+    one = after(start, "1 0")
+    left, right = after(one, "1 0", "-1 0"), after(one, "0 1", "0 1")
+    assert np.array_equal(after(one, "1 0", "-1 0").last, left.last)  # the other branch changed nothing
+    assert left.actions == ("1 0", "1 0", "-1 0") and len(right.frames) == 4
+    camera.begin(episodes[0].image[None, :1], np.zeros((1, 0, 2), np.float32))
+    frames = [
+        camera.step(np.array([action], np.float32), seeds.derive("footage", place))[0]
+        for place, action in enumerate([(1, 0), (1, 0), (-1, 0)])
+    ]
+    assert np.array_equal(frames[-1], left.last)  # as one rollout, not encoded anew at every step
+    assert isinstance(dynamics.predict([(start, "up")])[0][0].state, Malformed)
+    assert dynamics.key(left) != dynamics.key(right) and dynamics.key(one) != dynamics.key(start)
+    assert dynamics.show(start).startswith("data:image/png;base64,")
+    assert likeness(start, start) == pytest.approx(80) and likeness(start, left) < 80
 
 
 # The toy --------------------------------------------------------------------------------------------------------------

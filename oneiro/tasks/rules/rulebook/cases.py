@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Annotated
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
-from oneiro.worlds.rules.rulebook.drawing import RULES, Game, alter, draw_game, draw_things, redraw
-from oneiro.worlds.rules.rulebook.language import MAX_RULES, Machine, Outcome, Rulebook, Things, write
+from oneiro.worlds.rules.rulebook.drawing import RULES, Game, RuleBounds, alter, draw_game, draw_things, redraw
+from oneiro.worlds.rules.rulebook.language import Machine, Outcome, Rulebook, Things, write
 from oneiro.worlds.rules.rulebook.words import Names
 
 MOST_RULES = 3
@@ -30,13 +30,6 @@ EXAMPLE_TRIES = 12
 """Actions that are tried for an example in which something changes."""
 
 
-def _check_bounds(rules: tuple[int, int]) -> tuple[int, int]:
-    if not 2 <= rules[0] <= rules[1] <= MAX_RULES:
-        raise ValueError(f"expected the fewest and the most rules of a book, from 2 to {MAX_RULES}")
-    return rules
-
-
-RuleBounds = Annotated[tuple[int, int], AfterValidator(_check_bounds)]
 Share = Annotated[float, Field(ge=0)]
 
 

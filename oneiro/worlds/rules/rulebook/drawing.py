@@ -10,15 +10,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import permutations
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import AfterValidator
 
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import DRAWS, level_key
 from oneiro.worlds.rules.rulebook.language import (
     LARGEST,
+    MAX_RULES,
     Condition,
     Effect,
     Operation,
@@ -44,6 +46,15 @@ HELD_OUT_LINKS = 4
 """One kind of link in so many is never in a training game."""
 EVAL, TRAIN = "0", "1"
 """The last digit of a game's key, as `worlds.base.in_split` reads it."""
+
+
+def _check_bounds(rules: tuple[int, int]) -> tuple[int, int]:
+    if not 2 <= rules[0] <= rules[1] <= MAX_RULES:
+        raise ValueError(f"expected the fewest and the most rules of a book, from 2 to {MAX_RULES}")
+    return rules
+
+
+RuleBounds = Annotated[tuple[int, int], AfterValidator(_check_bounds)]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split
-from oneiro.worlds.rules.rulebook.drawing import Game, draw_game, draw_things
+from oneiro.worlds.rules.rulebook.drawing import RULES, Game, RuleBounds, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import LARGEST, Machine, Things, Value, write
 from oneiro.worlds.rules.rulebook.words import Names
 
@@ -35,6 +35,8 @@ class RulebookConfig(WorldConfig):
     max_actions: int = Field(default=6, ge=1)
     names: Names = "new"
     """Invented names, other ones for evaluation; or few names that both splits share."""
+    rules: RuleBounds = RULES
+    """Fewest and most rules of a game."""
     distance: int = Field(default=2, ge=1, le=3)
     """Actions that the goal is away, by the shortest way."""
 
@@ -58,10 +60,10 @@ class RulebookWorld(World):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
-        names, distance = self.settings.names, self.settings.distance
+        names, distance, rules = self.settings.names, self.settings.distance, self.settings.rules
 
         def draw(rng: np.random.Generator) -> tuple[Game, Things, Goal] | None:
-            game = draw_game(rng, names)
+            game = draw_game(rng, names, rules=rules)
             if not in_split(game.key, self.split):
                 return None  # before the search for a goal, which takes long
             things = draw_things(rng, game)

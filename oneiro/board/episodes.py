@@ -1,0 +1,122 @@
+"""The episodes of a run: their files, an index of each, and one whole episode at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+from collections.abc import Mapping
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from oneiro.board.reading import inside, remember
+from oneiro.report.episodes import FILE_NAME
+from oneiro.rundir.records import MAX_UNPACKED_BYTES
+from oneiro.runtime.errors import OneiroError
+
+
+class EpisodeRow(NamedTuple):
+    """One episode in the index of its file."""
+
+    at: int
+    offset: int
+    """Of its line in the unpacked file."""
+    length: int
+    world: str
+    task: str
+    seed: int
+    group: int
+    member: int
+    success: bool
+    finish: str
+    score: float
+    tokens: int
+    turns: int
+
+    @property
+    def case(self) -> tuple[str, str, int]:
+        """The same for episodes, of any run, that began alike."""
+        return self.world, self.task, self.seed
+
+
+class EpisodeFiles:
+    """`episodes/` of a run. Names say what is there; a file is opened when its step is looked at."""
+
+    def __init__(self, run: Path) -> None:
+        self.run = run
+
+    def steps(self) -> dict[str, dict[int, Path]]:
+        """Stage -> step -> file, steps ascending."""
+        files: dict[str, dict[int, Path]] = {}
+        for path in sorted((self.run / "episodes").glob("*.jsonl.gz")):
+            if match := FILE_NAME.fullmatch(path.name):
+                files.setdefault(match["stage"], {})[int(match["step"])] = path
+        return files
+
+    def index(self, stage: str, step: int) -> list[EpisodeRow]:
+        """The episodes of one step, without their turns."""
+        return _index(self._file(stage, step))
+
+    def read(self, stage: str, step: int, at: int) -> dict[str, Any]:
+        """One whole episode."""
+        rows = self.index(stage, step)
+        if not 0 <= at < len(rows):
+            raise OneiroError(f"step {step} of {stage} has {len(rows)} episodes; there is no number {at}")
+        return dict(json.loads(_line(_unpack(self._file(stage, step)), rows[at])))
+
+    def search(self, stage: str, step: int, words: str) -> set[int]:
+        """Numbers of the episodes that hold these words anywhere, in any case."""
+        text = _unpack(self._file(stage, step))
+        # As JSON writes them: a quote in a text is `\"` in the file.
+        wanted = json.dumps(words, ensure_ascii=False)[1:-1].lower().encode(errors="backslashreplace")
+        return {row.at for row in self.index(stage, step) if wanted in _line(text, row).lower()}
+
+    def _file(self, stage: str, step: int) -> Path:
+        path = self.steps().get(stage, {}).get(step)
+        if path is None:
+            raise OneiroError(f"{self.run.name} has no episodes of stage {stage}, step {step}")
+        return inside(self.run, "episodes", path.name)
+
+
+def _line(text: bytes, row: EpisodeRow) -> bytes:
+    return text[row.offset : row.offset + row.length]
+
+
+def _unpack(path: Path) -> bytes:
+    try:
+        with gzip.open(path) as packed:
+            text = packed.read(MAX_UNPACKED_BYTES + 1)
+    except (OSError, EOFError, ValueError) as error:
+        raise OneiroError(f"{path} cannot be read ({error}); it is damaged or still being written") from error
+    if len(text) > MAX_UNPACKED_BYTES:
+        raise OneiroError(f"{path} unpacks to more than {MAX_UNPACKED_BYTES >> 30} GiB")
+    return text
+
+
+@remember(64)  # steps: each is a row for every episode
+def _index(path: Path) -> list[EpisodeRow]:
+    rows: list[EpisodeRow] = []
+    lines = _unpack(path).splitlines(keepends=True)
+    for offset, line in zip(accumulate(map(len, lines), initial=0), lines, strict=False):
+        with contextlib.suppress(ValueError, TypeError, RecursionError, AttributeError, OverflowError):
+            rows.append(_episode_row(json.loads(line), len(rows), offset, len(line)))
+    return rows
+
+
+def _episode_row(data: Mapping[str, Any], at: int, offset: int, length: int) -> EpisodeRow:
+    return EpisodeRow(
+        at=at,
+        offset=offset,
+        length=length,
+        world=str(data.get("world", ""))[:200],
+        task=str(data.get("task", ""))[:200],
+        seed=int(data.get("seed") or 0),
+        group=int(data.get("group") or 0),
+        member=int(data.get("member") or 0),
+        success=bool(data.get("success")),
+        finish=str(data.get("finish_reason", ""))[:80],
+        score=float(data.get("score") or 0.0),
+        tokens=int(data.get("tokens") or 0),
+        turns=len(data.get("turns") or ()),
+    )
