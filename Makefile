@@ -31,7 +31,7 @@ COMMA := ,
 # Where it is set, every process would compile all it imports again: six seconds with torch and transformers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint thorough mutants chaos docs venv clean graphics browser
+.PHONY: demo test lint results thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
@@ -47,6 +47,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -m tools.results --check
+
+# The tables of README and docs, from results/*.json.
+results: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.results
 
 # What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
 thorough: $(VENV)/.installed-dev graphics browser
