@@ -22,6 +22,7 @@ class FilterSettings(Settings):
 
     name: Literal["none", "varied", "fraction", "top-p", "softmax-top-p"] = "varied"
     keep: float = Field(0.25, gt=0, le=1)
+    """For `fraction`, `top-p` and `softmax-top-p`."""
     refill: int = Field(0, ge=0)
     """How many more batches a step may draw where groups had no std, until as many have some as one batch has groups
     (dynamic sampling, DAPO)."""

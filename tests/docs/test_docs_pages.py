@@ -28,7 +28,7 @@ def follow_alone(page: Path, place: Path, runs: Path) -> None:
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
 
 
-LONG = [DOCS / f"{name}.md" for name in ("dyna", "planning", "rlvr", "text-games", "video", "worlds")]
+LONG = [DOCS / f"{name}.md" for name in ("dyna", "planning", "rlvr", "video", "worlds")]
 
 
 def followed() -> list[Any]:

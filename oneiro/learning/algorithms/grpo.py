@@ -13,6 +13,7 @@ from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_
 class Grpo(Algorithm):
     name: Literal["grpo"] = "grpo"
     epsilon: float = 1e-6
+    """Added to the standard deviation of a group."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
         scores = np.array([t.score for t in trajectories], np.float64)

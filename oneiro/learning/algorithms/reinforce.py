@@ -17,7 +17,9 @@ from oneiro.learning.algorithms.base import Algorithm, Estimate, Trajectory, by_
 class Reinforce(Algorithm):
     name: Literal["reinforce++"] = "reinforce++"
     gamma: float = 1.0
+    """Discount of later rewards."""
     baseline: bool = False
+    """Centre scores within their group first (REINFORCE++-baseline)."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> Estimate:
         shift = np.zeros(len(trajectories))
