@@ -212,11 +212,10 @@ def read(folder: Path) -> dict[str, Experiment]:
 def claims(experiments: dict[str, Experiment]) -> str:
     """The README's table: every claim, with its numbers from its own file."""
     made = [(experiment.claim, experiment) for experiment in experiments.values() if experiment.claim]
-    lines = ["", line(["what", "compared with", "Oneiro", "more"]), "|---" * 4 + "|"]
+    lines = ["", line(["what", "compared with", "Oneiro"]), "|---" * 3 + "|"]
     for claim, experiment in sorted(made, key=lambda pair: pair[0].order):
-        name = Path(claim.page.partition("#")[0]).stem
-        more = f"[{name}]({claim.page})"
-        lines.append(line([claim.what, experiment.fill(claim.compared), experiment.fill(claim.ours), more]))
+        what = f"[{claim.what}]({claim.page})"
+        lines.append(line([what, experiment.fill(claim.compared), experiment.fill(claim.ours)]))
     return "\n".join([*lines, "", ""])
 
 

@@ -70,7 +70,7 @@ def test_a_table_has_means_seeds_intervals_and_paired_differences() -> None:
 def test_a_claim_takes_its_numbers_from_its_file(project: Path) -> None:
     main([], project)
     # 4 +- 4.303 / sqrt(3)
-    assert "| w | 2.0 s | 4.0 (1.5 to 6.5) | [page](docs/page.md#a) |" in (project / "README.md").read_text()
+    assert "| [w](docs/page.md#a) | 2.0 s | 4.0 (1.5 to 6.5) |" in (project / "README.md").read_text()
 
 
 def test_runs_give_numbers_seeds_and_commit(tmp_path: Path) -> None:
