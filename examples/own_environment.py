@@ -1,4 +1,4 @@
-"""Your own environment: a lift that an agent learns to predict, then to drive. About two minutes on 2 cores.
+"""Your own environment: a lift that an agent learns to predict, then to drive. A few minutes on 2 cores.
 
 oneiro check examples.own_environment:Lift       # does it keep the contract?
 python examples/own_environment.py               # SPA and its control; the report is runs/lift/report.html
@@ -71,15 +71,11 @@ def draw(rng: np.random.Generator) -> tuple[int, int, int] | None:
 
 def main(overrides: list[str], out: str = "runs/lift") -> None:
     register("lift", Lift)
-    own = [
-        "world=lift",
-        "workers=1",
-        "self_play.workers=0",
-        "dialogue.max_turns=8",
-        "self_play.levels=60",
-        "self_play.batches=2",
-    ]
-    run = oneiro.run(load("spa/frozen-lake", [*own, "variants=[spa,no-world-model]", *overrides]), out=out)
+    # The demo's recipe in another world: fewer levels, more passes over them.
+    own = ["world=lift", "workers=1", "self_play.workers=0", "self_play.levels=150", "self_play.batches=2"]
+    own += ["dialogue.max_turns=8", "sft.epochs=3", "rl.steps=2", "rollout.prompts_per_step=8"]
+    own += ["evaluation.levels=64", "variants=[spa,no-world-model]"]
+    run = oneiro.run(load("spa/frozen-lake", [*own, *overrides]), out=out)
     print(run.path / "report.html")
 
 
