@@ -31,7 +31,7 @@ COMMA := ,
 # Where it is set, every process would compile all it imports again: six seconds with torch and transformers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint pytest thorough mutants chaos docs venv clean graphics browser
+.PHONY: demo test lint pytest results wheels thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
@@ -50,6 +50,11 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+	$(BIN)/python -m tools.results --check
+
+# The tables of README and docs, from results/*.json.
+results: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.results
 
 # What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
 thorough: $(VENV)/.installed-dev graphics browser
@@ -66,6 +71,16 @@ chaos: $(VENV)/.installed-dev
 # The documentation and its API reference, into build/site. A broken link fails the build.
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+# Wheels and source distributions of both packages into dist/; then a bare environment installs them and runs a recipe.
+wheels: $(BIN)/python
+	rm -rf dist build/bare build/bare-run
+	$(PIP) build
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/python -m build --outdir dist web
+	$(BIN)/python -m venv build/bare
+	build/bare/bin/python -m pip install -qq $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) dist/*.whl
+	cd build && bare/bin/oneiro run spa/frozen-lake preset=smoke --out bare-run
 
 venv: $(VENV)/.installed-dev
 

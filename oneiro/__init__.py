@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from oneiro.rundir.run import Run
     from oneiro.systems.simple import train, train_agent
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 __all__ = ["Run", "run", "train", "train_agent"]
 
 

@@ -1,13 +1,9 @@
-"""Draw the README's figure from the first of several runs of spa/frozen-lake, and print rows for the README and notes.
-
-python docs/images/draw_demo.py runs/demo runs/seed-1 runs/seed-2
-"""
+"""Draw the demo's curves from a run of spa/frozen-lake: `python docs/images/draw_demo.py runs/demo`."""
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +19,13 @@ GREY = "#777777"
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("runs", type=Path, nargs="+", help="finished runs of spa/frozen-lake, a seed each")
+    arguments = argparse.ArgumentParser(description="Draw the demo's curves.")
+    arguments.add_argument("run", type=Path, help="a finished run of spa/frozen-lake")
     arguments.add_argument("--out", type=Path, default=Path(__file__).with_name("demo.svg"))
     chosen = arguments.parse_args()
-    tables = [json.loads((run / "summary.json").read_text())["tables"][0] for run in chosen.runs]
-    metrics = [json.loads(line) for line in (chosen.runs[0] / "metrics.jsonl").read_text().splitlines()]
-    draw(metrics, tables[0], chosen.out)
-    infos = [json.loads((run / "run.json").read_text()) for run in chosen.runs]
-    for line in [
-        *readme_rows(tables),
-        "",
-        *(row for pair in zip(tables, infos, strict=True) for row in result_rows(*pair)),
-    ]:
-        print(line)
+    table = json.loads((chosen.run / "summary.json").read_text())["tables"][0]
+    metrics = [json.loads(line) for line in (chosen.run / "metrics.jsonl").read_text().splitlines()]
+    draw(metrics, table, chosen.out)
 
 
 def draw(metrics: list[dict[str, Any]], table: dict[str, Any], out: Path) -> None:
@@ -103,48 +92,6 @@ def series(metrics: list[dict[str, Any]], stage: str, key: str) -> tuple[list[in
 def variant(agent: str) -> str:
     """`tiny spa` -> `spa`."""
     return agent.rpartition(" ")[2]
-
-
-def readme_rows(tables: list[dict[str, Any]]) -> Iterator[str]:
-    """A row an agent: its mean over the seeds and each seed's own number."""
-    columns = [column for column in ("success", "prediction exact") if column in tables[0]["columns"]]
-    yield "| agent | " + " | ".join(f"{column}, %: mean (each seed)" for column in columns) + " |"
-    yield "|---" * (len(columns) + 1) + "|"
-    for rows in zip(*(table["rows"] for table in tables), strict=True):
-        cells = [[share(row[column]) for row in rows] for column in columns]
-        yield f"| {rows[0]['agent']} | " + " | ".join(over_seeds(values) for values in cells) + " |"
-
-
-def over_seeds(values: list[str]) -> str:
-    """`90.3 (90.1, 91.2, 89.6)`; empty where nothing was measured."""
-    numbers = [float(value.partition(" ")[0]) for value in values if value]
-    if not numbers:
-        return ""
-    return f"{sum(numbers) / len(numbers):.1f} ({', '.join(f'{number:.1f}' for number in numbers)})"
-
-
-def result_rows(table: dict[str, Any], info: dict[str, Any]) -> Iterator[str]:
-    """Rows of docs/notes/spa.md; replace HARDWARE yourself."""
-    pass_at = next(column for column in table["columns"] if column.startswith("pass@"))
-    seconds = sum(stage["seconds"] for stage in info["stages"].values())
-    commit, time = (info.get("commit") or "unknown")[:8], f"{seconds / 60:.1f} min"
-    for row in table["rows"]:
-        model, _, name = row["agent"].rpartition(" ")
-        cell, before = row["success"], info["stages"].get(f"sft-{name}", {}).get("result", {}).get("measured", {})
-        reached = [before.get("prediction"), row.get("prediction exact")]
-        shown = ", ".join(share(one).partition(" ")[0] for one in reached if share(one))
-        whole = f"{100 * cell['low']:.1f} to {100 * cell['high']:.1f}"
-        yield (
-            f"| {model} | {name} | {100 * cell['value']:.1f} | {whole} | {share(row[pass_at]).partition(' ')[0]} "
-            f"| {shown} | {cell['n']} | {info['seed']} | {commit} | HARDWARE | {time} |"
-        )
-
-
-def share(cell: Any) -> str:
-    """`48.4 (43.6 to 53.5)`; empty where nothing was measured."""
-    if not isinstance(cell, dict) or cell.get("value") is None:
-        return ""
-    return f"{100 * cell['value']:.1f} ({100 * cell['low']:.1f} to {100 * cell['high']:.1f})"
 
 
 if __name__ == "__main__":

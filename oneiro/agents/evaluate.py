@@ -55,6 +55,7 @@ class AgentEvaluationSettings(Settings):
     samples: int = Field(4, ge=1)
     """Attempts at each level; pass@k is reported for k = samples."""
     first_seed: int = 0
+    """Seed of the first level."""
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature, where it is not that of play."""
     every: int = Field(0, ge=0)

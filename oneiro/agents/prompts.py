@@ -24,16 +24,21 @@ class DialogueSettings(Settings):
     compact: bool = False
     """Show web pages without indentation, empty containers, properties and unselected options (`agents/pages.py`)."""
     window: int = Field(2, ge=1)
+    """Turns shown with `context: window`."""
     brief: bool = False
     """No instructions: show the state and nothing else (with `context: window`, also the last states and what was done
     in them). For small models that learn the task from examples, not from prose.
     """
     think: bool = True
+    """Ask for thoughts."""
     world_model: bool = True
     """Ask for the observed and the predicted state inside the thoughts."""
     show_reward: bool = True
+    """Show the reward of the last turn."""
     max_turns: int = Field(5, ge=1)
+    """Replies in an episode."""
     actions_per_turn: int = Field(5, ge=1)
+    """Actions that count in a reply."""
     format_penalty: float = Field(0.1, ge=0)
     """Taken from a turn's reward when its reply is malformed or names an action the world does not know."""
     state_reward: float = Field(0.0, ge=0)

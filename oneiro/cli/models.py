@@ -27,7 +27,7 @@ def list_models(json: JsonFile = None) -> None:
 
     folder = smollm.home() / "models" / "smollm2-135m"
     table = Table("Models", ["name", "what it is", "on this machine"])
-    table.add("tiny", "a few million parameters, trained from nothing by the run itself", "needs no download")
+    table.add("tiny", "under a million parameters, trained from nothing by the run itself", "needs no download")
     table.add(
         "smollm2-135m", "a pretrained chat model", str(folder) if smollm.whole(folder) else "no: oneiro models get"
     )
@@ -37,7 +37,7 @@ def list_models(json: JsonFile = None) -> None:
         "AlexNet and VGG16 with LPIPS heads, for video",
         str(perceptual) if (perceptual / "manifest.json").is_file() else "no: oneiro models get",
     )
-    table.add("ORG/NAME", "any causal language model of the Hugging Face hub", "fetched when first used")
+    table.add("ORG/NAME", "a causal language model of the Hugging Face hub", "fetched when first used")
     table.add("FOLDER", "a model folder, or a run directory", "as it is")
     show([table], json)
 

@@ -85,7 +85,7 @@ def web_tasks(
     tasks: Annotated[int, typer.Option(min=1, help="Tasks of each template.")] = 2,
     site: Annotated[list[str] | None, typer.Option(help="Only tasks on this site; may be repeated.")] = None,
     view: Annotated[
-        str, typer.Option(metavar="accessibility|html", help="WebArena's tree and actions, or WebRL's.")
+        str, typer.Option(metavar="accessibility|aria|html", help="WebArena's tree, an aria snapshot, or WebRL's HTML.")
     ] = "accessibility",
     seed: Annotated[int, typer.Option(help="Seed of the drawn tasks.")] = 0,
     json: JsonFile = None,

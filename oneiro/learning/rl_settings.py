@@ -63,6 +63,7 @@ class RolloutSettings(Settings):
 
 class RlSettings(Settings):
     steps: int = Field(50, ge=0)
+    """Batches of episodes."""
     algorithm: AnyAlgorithm = Grpo()
     learner: LearnerSettings = LearnerSettings()
     critic: OptimiserSettings = OptimiserSettings(lr=1e-3)
@@ -79,10 +80,13 @@ class RlSettings(Settings):
     reference: ReferenceSettings = ReferenceSettings()
     """Whether the reference of `kl` and `kl_in_reward` follows the policy."""
     epochs: int = Field(1, ge=1)
+    """Passes over a batch of episodes."""
     minibatches: int = Field(1, ge=1)
     """Optimiser steps per epoch over a batch of episodes."""
     kl_in_reward: float = Field(0.0, ge=0)
+    """Weight of the KL to the starting weights, subtracted from each token's reward."""
     kl_in_reward_kind: KlKind = "k1"
+    """Its estimator."""
     environment_ce: float = Field(0.0, ge=0)
     """Weight of cross-entropy on tokens the environment wrote (ECHO), against the policy's loss; the first prompt is
     left out.
@@ -94,9 +98,11 @@ class RlSettings(Settings):
     select: SelectionSettings | None = None
     """Validate during RL, keep the best weights, stop when they get no better; None: the last weights are kept."""
     checkpoint_every: int = Field(10, ge=1)
+    """Steps between checkpoints."""
     keep_checkpoints: int = Field(KEPT_CHECKPOINTS, ge=1)
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
     keep_episodes_every: int = Field(10, ge=1)
+    """Steps between episodes written to `episodes/`."""
 
     def keeps(self, step: int) -> bool:
         """Whether the episodes of a step, from 1, are written down."""

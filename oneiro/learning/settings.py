@@ -30,23 +30,29 @@ class LossSettings(Settings):
     yours, `module:function`.
     """
     clip_low: float = Field(0.2, ge=0)
+    """Lower bound of the ratio is 1 minus this."""
     clip_high: float = Field(0.2, ge=0)
+    """Upper bound is 1 plus this (DAPO: larger)."""
     dual_clip: float | None = Field(3.0, gt=1)
     """Bound on the loss of a token with negative advantage and a large ratio (Ye et al. 2020); None switches it off."""
     kl: float = Field(0.0, ge=0)
     """Weight of the KL to the reference as a loss."""
     kl_kind: KlKind = "k3"
+    """Its estimator: `k1`, `k2`, `k3`."""
     entropy: float = 0.0
     """Weight of the entropy bonus."""
     ce: float = Field(1.0, ge=0)
     """Weight of cross-entropy on tokens that carry a cross-entropy weight."""
     aggregate: Aggregate = "token-mean"
+    """Or `sequence-mean`, `constant`."""
     max_tokens: int | None = Field(None, ge=1)
     """What `constant` divides a row's sum by: the most tokens a row may sample. None: as the rollout says."""
     importance_sampling: Importance = "token"
     """Whether the ratio to the old policy is a token's own, or the geometric mean over its row (GSPO)."""
     value: float = Field(1.0, ge=0)
+    """Weight of the value loss."""
     value_clip: float | None = 0.5
+    """How far a value may move in an update; `null` switches it off."""
     row: RowLoss | None = None
     """Instead of the clipped surrogate, a loss of a row's log-ratio to the reference and its target, the column
     `advantages` (WebRL): squared regression, the released smooth L1 on positives, or -target x log-ratio.
@@ -70,11 +76,15 @@ class OptimiserSettings(Settings):
     AdamW's rates fit; AdamW for embeddings, heads, norms and biases.
     """
     lr: float = Field(1e-3, gt=0, le=1)
+    """Learning rate, at most 1; Muon's steps are scaled so that AdamW's rates fit."""
     betas: tuple[float, float] = (0.9, 0.95)
+    """Of AdamW; the second is Muon's momentum."""
     weight_decay: float = Field(0.01, ge=0)
+    """On matrices; norms and biases do not decay."""
     clip: float = Field(1.0, gt=0)
     """Largest gradient norm."""
     schedule: Literal["constant", "cosine", "linear"] = "constant"
+    """Or `cosine`, `linear`."""
     warmup: float = Field(0.0, ge=0)
     """Steps of linear warm-up; below 1, a part of all steps. Parts of a step are rounded up."""
     final: float = Field(0.0, ge=0, le=1)
@@ -102,8 +112,11 @@ class CorrectionSettings(Settings):
 
     name: Literal["none", "tis", "icepop"] = "none"
     cap: float = Field(2.0, gt=0)
+    """Largest weight of `tis`."""
     low: float = Field(0.5, ge=0)
+    """Smallest weight that `icepop` keeps."""
     high: float = Field(5.0, gt=0)
+    """Largest weight that `icepop` keeps."""
 
 
 class ReferenceSettings(Settings):
@@ -121,6 +134,7 @@ class SelectionSettings(Settings):
     metric: str | None = None
     """The validation metric that decides; None: the recipe's own."""
     mode: Literal["max", "min"] = "max"
+    """Or `min`."""
     every: int = Field(10, ge=1)
     """Steps between validations, the first before any update, one more at the end."""
     cases: int = Field(64, ge=1)
@@ -141,14 +155,17 @@ class CollapseMonitorSettings(Settings):
     min_std: float = Field(0.1, gt=0)
     """What counts as alike: a reward std within groups below this fraction of the first steps' mean."""
     patience: int = Field(10, ge=1)
+    """Steps."""
 
 
 class SftSettings(Settings):
     learner: LearnerSettings = LearnerSettings()
     batch: int = Field(64, ge=1)
+    """Rows in an update."""
     epochs: float = Field(1.0, gt=0)
     """Passes over the data; a part of one is allowed."""
     checkpoint_every: int = Field(200, ge=1)
+    """Updates between checkpoints."""
     keep_checkpoints: int = Field(KEPT_CHECKPOINTS, ge=1)
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
 
@@ -157,9 +174,11 @@ class DiscriminatorLossSettings(Settings):
     """The discriminator, and what the tokenizer makes of its verdict."""
 
     weight: float = Field(0.1, gt=0)
+    """Weight of the loss that fools the discriminator."""
     start: float = Field(0.0, ge=0)
     """The step from which it takes part; below 1, a part of all steps."""
     gradient_penalty: float = Field(10.0, ge=0)
+    """Weight of the penalty on the gradient at real pictures."""
     alternate: bool = False
     """Learn on a batch of its own between two steps, as published, and not on the tokenizer's."""
     network: DiscriminatorSettings = DiscriminatorSettings()
@@ -178,9 +197,11 @@ class ReconstructionSettings(Settings):
     horizon: int = Field(8, ge=2)
     """Frames are drawn among so many consecutive ones (32 in the paper); equal to `frames`: all of them."""
     l1: float = Field(1.0, ge=0)
+    """Weight of the absolute error."""
     mse: float = Field(0.0, ge=0)
     """Squared error besides; minds small things that move. Published: none."""
     lpips: float = Field(1.0, ge=0)
+    """Weight of LPIPS."""
     network: Literal["alex", "vgg"] = "vgg"
     """Whose features LPIPS compares: AlexNet's cost a tenth."""
     discriminator: DiscriminatorLossSettings | None = None
@@ -188,6 +209,7 @@ class ReconstructionSettings(Settings):
         lr=5e-4, betas=(0.9, 0.999), weight_decay=0.0, schedule="cosine", warmup=0.01
     )
     checkpoint_every: int = Field(200, ge=1)
+    """Updates between checkpoints."""
 
 
 class FilterSettings(Settings):
@@ -198,6 +220,7 @@ class FilterSettings(Settings):
 
     name: Literal["none", "varied", "fraction", "top-p", "softmax-top-p"] = "varied"
     keep: float = Field(0.25, gt=0, le=1)
+    """For `fraction`, `top-p` and `softmax-top-p`."""
     refill: int = Field(0, ge=0)
     """How many more batches a step may draw where groups had no std, until as many have some as one batch has groups
     (dynamic sampling, DAPO)."""

@@ -18,7 +18,9 @@ class LoraSettings(Settings):
     """A low-rank adapter, by default on every linear projection of the layers."""
 
     rank: int = Field(16, ge=1)
+    """Rank of the update."""
     alpha: int = 32
+    """Its scale, divided by the rank."""
     targets: tuple[str, ...] = ()
     """Names of the projections that get one, such as `q_proj`; none named: all."""
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -35,9 +37,13 @@ class ModelSettings(Settings):
     name: str = "tiny"
     """`tiny`, `smollm2-135m`, a Hugging Face name, or a folder."""
     layers: int = Field(4, ge=1)
+    """Size of `tiny`: blocks."""
     width: int = Field(128, ge=8)
+    """Hidden size."""
     heads: int = Field(4, ge=1)
+    """Attention heads."""
     mlp: int = Field(384, ge=8)
+    """Width of the feed-forward part."""
     vocabulary: int = Field(384, ge=280)
     """Largest vocabulary of the tokenizer that `tiny` trains on the run's own text."""
     chat_template: str | None = None

@@ -55,9 +55,13 @@ class ServerConfig(BaseModel):
     retries: int = Field(5, ge=0)
     """Further attempts after the first, on 408, 429, 5xx, timeouts, broken connections and garbled replies."""
     concurrency: int = Field(16, ge=1, le=1024)
+    """Requests at once."""
     temperature: float = Field(1.0, ge=0)
+    """As above."""
     top_p: float = Field(1.0, gt=0, le=1)
+    """As above."""
     max_tokens: int = Field(1024, ge=1)
+    """Longest reply."""
     seed: int | None = 0
     """Each prompt gets a seed of its own derived from this one; None sends none (some hosted servers refuse it)."""
     token_ids: bool = False

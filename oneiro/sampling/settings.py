@@ -15,9 +15,13 @@ class SamplingSettings(Settings):
     """How much to sample, and how."""
 
     max_tokens: int = Field(64, ge=1)
+    """Longest sample."""
     temperature: float = Field(1.0, ge=0)
+    """0 takes the most likely token."""
     top_p: float = Field(1.0, gt=0, le=1)
+    """Nucleus sampling: the most likely tokens that hold this much probability."""
     top_k: int = Field(0, ge=0)
+    """Only the k most likely tokens; 0 means all."""
     stop: tuple[str, ...] = ()
     """Strings that end a sample once they appear in its text, besides the model's end tokens."""
     ignore_eos: bool = False
@@ -34,6 +38,7 @@ class FleetSettings(Settings):
     urls: tuple[str, ...] = Field(min_length=1)
     """Addresses without a path, such as http://node1:8000."""
     kind: Literal["vllm", "sglang"] = "vllm"
+    """Or `sglang`."""
     model: str = "policy"
     """The name that vLLM serves the model by (`--served-model-name`)."""
     folder: str | None = None

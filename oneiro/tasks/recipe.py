@@ -65,7 +65,9 @@ class SftContinuedSettings(Settings):
 
     learner: LearnerSettings = LearnerSettings()
     batch: int = Field(32, ge=1)
+    """Rows in an update."""
     checkpoint_every: int = Field(200, ge=1)
+    """Updates between checkpoints."""
 
 
 class AnsweringRecipe(RlvrRecipe):

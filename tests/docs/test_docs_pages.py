@@ -40,9 +40,7 @@ def follow_alone(page: Path, place: Path, runs: Path) -> None:
     assert Forked(follow, log).wait() == 0, log.read_text()[-6000:]
 
 
-LONG = [
-    DOCS / f"{name}.md" for name in ("dyna", "planning", "reproduce", "rlvr", "robot", "text-games", "video", "worlds")
-]
+LONG = [DOCS / f"{name}.md" for name in ("dyna", "planning", "rlvr", "robot", "video", "worlds")]
 
 
 def followed() -> list[Any]:

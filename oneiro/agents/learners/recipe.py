@@ -78,7 +78,9 @@ class LinearSettings(Settings):
     """SGD on a linear model, one step or case at a time."""
 
     epochs: int = Field(4, ge=1)
+    """Passes over the demonstrations."""
     rate: float = Field(0.3, gt=0)
+    """Learning rate."""
 
 
 class WebRecipe(Recipe):

@@ -14,6 +14,7 @@ from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group, con
 class Grpo(Algorithm):
     name: Literal["grpo"] = "grpo"
     epsilon: float = 1e-6
+    """Added to the standard deviation of a group."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         scores = np.array([t.score for t in trajectories], np.float64)

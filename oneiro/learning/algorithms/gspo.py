@@ -17,9 +17,11 @@ class Gspo(Algorithm):
     name: Literal["gspo"] = "gspo"
     aggregate: ClassVar[Aggregate | None] = "sequence-mean"
     epsilon: float = 1e-6
+    """Added to the standard deviation of a group."""
     clip_low: float = Field(3e-4, ge=0)
     """The clip of the row's ratio, in place of the loss's own; as published."""
     clip_high: float = Field(4e-4, ge=0)
+    """How far a sequence ratio may rise above 1."""
 
     @property
     def loss(self) -> dict[str, Any]:

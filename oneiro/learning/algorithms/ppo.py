@@ -20,11 +20,15 @@ class Ppo(Algorithm):
     name: Literal["ppo"] = "ppo"
     critic: ClassVar[bool] = True
     gamma: float = 1.0
+    """Discount of later rewards."""
     lam: float = 1.0
+    """Of generalised advantage estimation."""
     bi_level: bool = False
+    """Advantages by turns first, then by tokens (VAGEN)."""
     turn_gamma: float = 0.95
     """Discount between turns, with `bi_level`."""
     whiten: bool = True
+    """Scale the advantages of a batch to mean 0 and variance 1."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         advantages = []

@@ -18,7 +18,9 @@ from oneiro.learning.algorithms.base import Algorithm, Trajectory, by_group, whi
 class Reinforce(Algorithm):
     name: Literal["reinforce++"] = "reinforce++"
     gamma: float = 1.0
+    """Discount of later rewards."""
     baseline: bool = False
+    """Centre scores within their group first (REINFORCE++-baseline)."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         shift = np.zeros(len(trajectories))

@@ -33,6 +33,7 @@ class StateGrpo(Algorithm):
     what a turn is judged by.
     """
     epsilon: float = 1e-6
+    """Added to the standard deviation of a group."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         advantages: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)

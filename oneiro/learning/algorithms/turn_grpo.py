@@ -23,6 +23,7 @@ class TurnGrpo(Algorithm):
     gamma: float = Field(1.0, ge=0, le=1)
     """How much a turn answers for the rewards after its own; 0: not at all."""
     epsilon: float = 1e-6
+    """Added to the standard deviation of a group."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         advantages: list[Floats] = [np.zeros(0, np.float32)] * len(trajectories)

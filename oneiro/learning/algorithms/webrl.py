@@ -105,6 +105,7 @@ class Official(TurnAlgorithm):
 
     name: Literal["official"] = "official"
     gamma: float = Field(0.9, ge=0, le=1)
+    """Discount of the return."""
 
     @property
     def loss(self) -> dict[str, Any]:
@@ -135,6 +136,7 @@ class FilteredBc(TurnAlgorithm):
     recompute: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
     percentile: float = Field(70.0, ge=0, le=100)
+    """Trajectories with a return from this percentile on are imitated."""
 
     def estimate(self, trajectories: Sequence[Trajectory]) -> list[Floats]:
         scores = [t.score for t in trajectories]
@@ -163,7 +165,9 @@ class Awr(TurnAlgorithm):
     recompute: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
     temperature: float = Field(0.5, gt=0)
+    """Of the exponent: smaller prefers better steps more."""
     cap: float = Field(20.0, gt=0)
+    """Largest weight of a step."""
 
     def numbers(self, t: Trajectory) -> Floats:
         scaled = (t.score - turn_values(t)) / self.temperature
@@ -179,6 +183,7 @@ class Digirl(TurnAlgorithm):
     recompute: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
     gamma: float = Field(0.9, ge=0, le=1)
+    """Discount of the return."""
 
     def numbers(self, t: Trajectory) -> Floats:
         return (official_advantages(t, self.gamma) > 0).astype(np.float32)

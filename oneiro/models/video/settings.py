@@ -27,6 +27,7 @@ class ConvolutionSettings(Settings):
     height: int = Field(64, ge=16)
     """SSIM, one of the fixed measures, looks at 11 pixels at once."""
     width: int = Field(64, ge=16)
+    """Channels of the widest resolution."""
     patch: int = Field(1, ge=1)
     """Squares of so many pixels become channels at once; 1 as published, more is faster and coarser."""
     channels: tuple[int, ...] = (128, 256, 256, 512, 768)
@@ -34,6 +35,7 @@ class ConvolutionSettings(Settings):
     layers: int = Field(2, ge=1)
     """Residual blocks in a stage of an encoder."""
     latent: int = Field(64, ge=1)
+    """Channels of a code before it is quantised."""
     mean_frame: bool = False
     """Draw on the mean training frame and not on grey: where the camera stands still, the scene need not be learned."""
     levels: tuple[int, ...] = (7, 5, 5, 5, 5)
@@ -73,6 +75,7 @@ class CompressiveTokenizerSettings(ConvolutionSettings):
     attend_up_to: int = Field(32, ge=1)
     """Stages whose features are at most so high look at the context."""
     heads: int = Field(4, ge=1)
+    """Attention heads between context and later frames."""
     dropout: float = Field(0.0, ge=0, lt=1)
     """In attention to the context, while learning; 0.1 as published."""
 
@@ -110,9 +113,13 @@ class TransformerSettings(Settings):
     name: str = "small"
     """A label, by which a recipe's `models` section can give it other surroundings; any but `small` brings sizes."""
     layers: int = Field(4, ge=1)
+    """Blocks."""
     width: int = Field(128, ge=8)
+    """Hidden size."""
     heads: int = Field(4, ge=1)
+    """Attention heads."""
     mlp: int = Field(384, ge=8)
+    """Width of the feed-forward part."""
     tied: bool = False
     """One table for reading and predicting tokens; published: two."""
 

@@ -33,6 +33,7 @@ class DynaEvaluationSettings(Settings):
     samples: int = Field(2, ge=1)
     """Attempts at each."""
     first_seed: int = 0
+    """Seed of the first level."""
 
 
 class DynaLakeRecipe(LakeRecipe):
@@ -41,6 +42,7 @@ class DynaLakeRecipe(LakeRecipe):
     pipeline: ClassVar[str] = PIPELINE
     variant_class: ClassVar[str] = "oneiro.systems.dyna.lake:LakeVariant"
     variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
+    """Where RL plays: the true world, the model, or both."""
     dyna: DynaSettings = DynaSettings()
     refresh: SftSettings = SftSettings()
     """How the model goes on learning after each round, on all true steps so far."""
@@ -58,7 +60,9 @@ class WebRlSettings(Settings):
     epochs: int = Field(1, ge=1)
     """Passes over a step's replies."""
     rate: float = Field(0.015, gt=0)
+    """Learning rate of the linear policy."""
     temperature: float = Field(1.0, gt=0)
+    """Of the policy in RL."""
 
 
 class DynaWebEvaluationSettings(Settings):
@@ -67,6 +71,7 @@ class DynaWebEvaluationSettings(Settings):
     temperature: float = Field(1.0, ge=0)
     """Of the policy, as in RL; 0: greedy."""
     first_seed: int = 0
+    """Seed of the first task."""
 
 
 class DynaWebRecipe(WebRecipe):
@@ -75,6 +80,7 @@ class DynaWebRecipe(WebRecipe):
     pipeline: ClassVar[str] = PIPELINE
     variant_class: ClassVar[str] = "oneiro.systems.dyna.web:WebVariant"
     variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
+    """Where RL plays: the true web, the model, or both."""
     dyna: DynaSettings = DynaSettings(real_share=0.25)
     refresh: SftSettings = SftSettings()
     """How a language model of pages goes on learning after each round, on all true steps so far."""

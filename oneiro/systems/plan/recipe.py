@@ -20,6 +20,7 @@ class PlanEvaluationSettings(Settings):
     levels: int = Field(200, ge=1)
     """Distinct evaluation levels."""
     first_seed: int = 0
+    """Seed of the first level."""
     vote_most: int = Field(128, ge=1)
     """Samples of a vote, at most; below that it gets the tokens that beam search takes."""
     traces: int = Field(6, ge=0)
@@ -104,6 +105,7 @@ class PlanWebEvaluationSettings(Settings):
     tasks: int = Field(60, ge=1)
     """Distinct tasks on contents that training never has."""
     first_seed: int = 0
+    """Seed of the first task."""
     vote_most: int = Field(256, ge=1)
     """Samples of a vote, at most; below that it gets the tokens that beam search takes."""
     traces: int = Field(4, ge=0)

@@ -103,9 +103,11 @@ class SelfPlaySettings(Settings):
     server: ServerConfig | None = None
     """The model that plays, for `policy: server`."""
     batches: int = Field(5, ge=1)
+    """Batches of play; a batch on disk is not played again."""
     levels: int = Field(32, ge=1)
     """Levels in a batch."""
     group_size: int = Field(8, ge=1)
+    """Attempts at each level."""
     workers: Workers = 1
     """Processes or actors that play, a batch each, where no model plays."""
     held_out: float = Field(0.05, ge=0, lt=1)
@@ -142,6 +144,7 @@ class SpaRecipe(Recipe):
     define: dict[Name, SpaVariant] = Field(default_factory=dict)
     """Variants of your own, by name."""
     variants: list[str] = Field(["spa", "no-world-model"], min_length=1)
+    """The variants to compare."""
     workers: int = Field(1, ge=1)
     """Variants trained at the same time, each in a process of its own."""
     dialogue: DialogueSettings = DialogueSettings()

@@ -3,7 +3,8 @@
     demonstrations -> SFT -> [ grow tasks -> critic's band and gates -> roll out -> outcome labels
                               -> replay by perplexity -> critic, then actor -> evaluate ] x phases
 
-Variants (ablations and baselines) start from the same SFT model and the same first phase of play.
+Variants (ablations and baselines) start from the same SFT model, and from the same first phase of play unless their
+tasks come about in another way (`no-curriculum`, `random-tasks`).
 """
 
 from __future__ import annotations

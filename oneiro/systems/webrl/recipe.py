@@ -109,6 +109,7 @@ class OutcomeSettings(Settings):
     false_positives: float = Field(0.2, ge=0, le=1)
     """Failures that `noisy` calls successes."""
     false_negatives: float = Field(0.2, ge=0, le=1)
+    """Share of successes that `noisy` labels as failures."""
     threshold: float = Field(0.5, gt=0, lt=1)
     """P(YES) from which a trajectory is a success."""
     abstain: tuple[float, float] | None = None
@@ -129,6 +130,7 @@ class ReplaySettings(Settings):
     """Past successes that are learned from again."""
 
     enabled: bool = True
+    """Learn from past successes again."""
     band: tuple[float, float] = (0.5, 0.95)
     """Geometric-mean probability of a reply's tokens under the actor (1 / perplexity): above the first, at most the
     second.
@@ -148,6 +150,7 @@ class TrainSettings(Settings):
     batch: int = Field(128, ge=1)
     """Steps of an update."""
     epochs: int = Field(1, ge=1)
+    """Passes over the steps of a phase."""
 
 
 class WebrlEvaluationSettings(Settings):
@@ -156,6 +159,7 @@ class WebrlEvaluationSettings(Settings):
     first_seed: int = 0
     """Where the tasks are drawn from: choose settings with another one."""
     temperature: float = Field(0.0, ge=0)
+    """Of the policy in evaluations; 0: greedy."""
     every: int = Field(1, ge=1)
     """Phases between two evaluations; the last phase always has one."""
 
@@ -192,6 +196,7 @@ class WebrlRecipe(Recipe):
         context="actions", think=False, world_model=False, max_turns=30, actions_per_turn=1, format_penalty=0.0
     )
     response_prefix: str = "<answer>"
+    """What each reply begins with."""
     sampling: SamplingSettings = SamplingSettings(max_tokens=128)
     max_batch_size: int = Field(256, ge=1)
     """Rows decoded at once."""
@@ -204,6 +209,7 @@ class WebrlRecipe(Recipe):
     """
     algorithm: AnyObjective = Paper()
     phases: int = Field(8, ge=1)
+    """Rounds of new tasks, play and learning."""
     group_size: int | None = Field(None, ge=1)
     """Rollouts of each task; None: 1, or 4 for objectives that compare attempts at a task."""
     curriculum: CurriculumSettings = CurriculumSettings()

@@ -95,9 +95,11 @@ class PlanningSettings(Settings):
     """Winning plans searched for inside the model and then played in the true game; for our own games."""
 
     levels: int = Field(12, ge=0)
+    """Levels for which a plan is searched."""
     breadth: int = Field(4, ge=1)
     """Situations kept at each depth."""
     depth: int = Field(10, ge=1)
+    """Longest plan."""
 
 
 class TextGameRecipe(AnsweringRecipe):

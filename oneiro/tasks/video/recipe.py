@@ -37,6 +37,7 @@ class VideoDataSettings(Settings):
     policies: tuple[str, ...] = Field(tuple(PERTURBATIONS), min_length=1)
     """Who moves the robot; failures must be among what a model learns from."""
     episodes: int = Field(200, ge=2)
+    """Total number."""
     frames: int = Field(32, ge=2)
     """Of the longest episode."""
     workers: Workers = 2
@@ -120,13 +121,16 @@ class PretrainSettings(Settings):
     """Cross-entropy on true frames."""
 
     steps: int = Field(500, ge=1)
+    """Updates."""
     batch: int = Field(16, ge=1)
+    """Segments in an update."""
     history: float = Field(0.0, ge=0)
     """Weight of the loss on given frames, each predicted from those before it: a row teaches more. Published: 0."""
     learner: LearnerSettings = LearnerSettings()
     held_out: int = Field(32, ge=0)
     """Validation segments on which the loss is measured at the end."""
     checkpoint_every: int = Field(200, ge=1)
+    """Updates between checkpoints."""
 
 
 class VideoEvaluationSettings(OnTheWay):

@@ -20,10 +20,15 @@ class VideoRewardSettings(Settings):
     """A weighted sum over a segment's predicted frames. Weights are positive; errors count against, likeness for."""
 
     mae: float = Field(1.0, ge=0)
+    """Weights of the measures, negative for errors and positive for similarity; at least one must be non-zero."""
     mse: float = Field(0.0, ge=0)
+    """Weight of minus the mean squared error."""
     psnr: float = Field(0.0, ge=0)
+    """Weight of PSNR."""
     ssim: float = Field(0.0, ge=0)
+    """Weight of SSIM."""
     lpips: float = Field(1.0, ge=0)
+    """Weight of minus LPIPS."""
     network: Literal["alex", "vgg"] = "vgg"
     """Whose features LPIPS compares; published: vgg."""
     repetition: float = Field(0.0, ge=0)
@@ -31,6 +36,7 @@ class VideoRewardSettings(Settings):
     aggregate: Literal["mean", "last", "discount"] = "mean"
     """Frames count alike, only the last counts, or each counts `discount` times the one before."""
     discount: float = Field(0.9, gt=0, le=1)
+    """Weight of a frame relative to the previous one."""
     truth: Literal["pixels", "reconstruction"] = "pixels"
     """Compare with the recorded frames, or with what the tokenizer could have made of them."""
 

@@ -30,6 +30,7 @@ class WebPageDataSettings(Settings):
     episodes: int = Field(300, ge=1)
     """Training tasks: other content and other templates than the test tasks have."""
     test_episodes: int = Field(60, ge=1)
+    """Test tasks."""
     steps: int = Field(12, ge=1)
     """Steps of an episode that are recorded."""
     probes: float = Field(0.15, ge=0, le=1)

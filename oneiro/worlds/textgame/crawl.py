@@ -36,6 +36,7 @@ class CrawlConfig(BaseModel):
     max_steps: int = Field(24, ge=1)
     """Longest path through a level."""
     seed: int = 0
+    """Draws the levels and the steps."""
 
 
 def crawl(names: Iterable[str], split: str, config: CrawlConfig) -> Iterator[Transition]:

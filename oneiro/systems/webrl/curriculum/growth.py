@@ -43,10 +43,15 @@ class OperatorShares(Settings):
     """How often each operator is tried."""
 
     resample: float = Field(0.4, ge=0)
+    """Share of new tasks of the same template with other content."""
     sibling: float = Field(0.2, ge=0)
+    """Share of new tasks from another template that shares a skill."""
     simplify: float = Field(0.2, ge=0)
+    """Share of new tasks that are shorter."""
     complicate: float = Field(0.1, ge=0)
+    """Share of new tasks from a longer sibling."""
     paraphrase: float = Field(0.1, ge=0)
+    """Share of new tasks in other words."""
 
 
 class CurriculumSettings(Settings):

@@ -1,0 +1,45 @@
+"""The scripts of examples/ run, at their smallest size."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import ROOT
+
+
+def follow(script: str, place: Path, *arguments: str, keys: str = "") -> str:
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'web'}", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "examples" / script), *arguments],
+        cwd=place,
+        env=environment,
+        input=keys,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_an_own_reward_is_learned(tmp_path: Path) -> None:
+    last = follow("own_reward.py", tmp_path, "40").splitlines()[-1]
+    first, end = (float(part.split()[-1]) for part in last.removeprefix("mean reward: ").split(", "))
+    assert end > first + 0.05
+
+
+@pytest.mark.slow
+def test_an_own_environment_is_trained_in(tmp_path: Path) -> None:
+    assert follow("own_environment.py", tmp_path, "preset=smoke").splitlines()[-1].endswith("report.html")
+
+
+@pytest.mark.slow
+def test_a_world_model_is_played(tmp_path: Path) -> None:
+    printed = follow("play_world_model.py", tmp_path, "preset=smoke", keys="x\na\nq\n")
+    assert printed.splitlines()[-1].endswith("of 1 steps")
