@@ -10,6 +10,7 @@ import numpy as np
 
 from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
+from oneiro.agents.planning.page_values import ON_THE_WAY
 from oneiro.runtime import seeds
 from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
@@ -18,9 +19,6 @@ from oneiro.worlds.base import World
 from oneiro_web.actions import Action, parse_webarena
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation
-
-ON_THE_WAY = 0.9
-"""What a page is worth at most where the episode has not stopped."""
 
 
 def observe(world: World) -> BrowsedPage:

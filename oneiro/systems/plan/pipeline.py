@@ -29,8 +29,9 @@ from oneiro.systems.plan.recipe import PlanRecipe
 ORDER = (
     "random",
     "policy",
-    "policy, vote",
     "policy, and its successes",
+    "policy, vote",
+    "beam, no change",
     "beam, shuffled model",
     "beam, lookup",
     "mpc, model",

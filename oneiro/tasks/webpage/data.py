@@ -92,10 +92,11 @@ def open_data(recipe: WebPageRecipe, run: Run) -> WebPageData:
     if not settings.content:
         return data
     names, lines = site_names(learned), recipe.task.lines
-    parts = (
-        [case for case in part if decided_by_content(case, lines, names)] for part in (learned, validation, data.test)
+    train, validation, cases = (
+        [case for case in part if decided_by_content(case, lines, names)]
+        for part in (data.train, data.validation, data.test)
     )
-    return WebPageData(*parts, test)
+    return WebPageData(train, validation, cases, test)
 
 
 def some_steps(cases: Sequence[PageTransition], rows: int, seed: int) -> list[PageTransition]:
