@@ -18,6 +18,9 @@ from oneiro.tasks.webpage.slots import Line
 from oneiro.tasks.webpage.state import PageState, PageTransition, shown_items, true_diff
 from oneiro_web.actions import Action, parse_webarena
 
+SITE_SHARE = 0.03
+"""Of a site's contents that must have a name for it to be the site's: names are drawn from lists, so that of many
+contents a few share one by chance."""
 SHORTEST_QUOTE = 4
 """Characters of a shown name that another line may quote; shorter ones stand in many words by chance."""
 MAX_NUMBERS = 64
@@ -26,13 +29,18 @@ _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?")
 
 
 def site_names(train: Iterable[PageTransition]) -> frozenset[str]:
-    """Names that belong to a site and not to one content of it: buttons, labels, messages."""
-    contents: dict[str, set[tuple[str, int]]] = defaultdict(set)
-    pages = {(state, case.site, case.content) for case in train for state in (case.state, case.after)}
-    for state, site, content in pages:
+    """Names that belong to a site and not to one content of it: buttons, labels, messages. A number never does."""
+    contents: dict[str, dict[str, set[int]]] = defaultdict(lambda: defaultdict(set))
+    sizes: dict[str, set[int]] = defaultdict(set)
+    for state, site, content in {(state, c.site, c.content) for c in train for state in (c.state, c.after)}:
+        sizes[site].add(content)
         for name in {Line.of(item).name for item in state.items}:
-            contents[name].add((site, content))
-    return frozenset(name for name, where in contents.items() if len(where) >= SITE_CONTENTS)
+            if not _NUMBER.search(name):
+                contents[name][site].add(content)
+    least = {site: max(SITE_CONTENTS, SITE_SHARE * len(every)) for site, every in sizes.items()}
+    return frozenset(
+        name for name, sites in contents.items() if any(len(own) >= least[at] for at, own in sites.items())
+    )
 
 
 def inside_page(case: PageTransition) -> bool:
