@@ -95,6 +95,7 @@ def test_numbers_are_read_and_names_are_quoted() -> None:
     assert numbers_in("$1,204.50 for 3") == [1204.5, 3.0]
     shown = Shown(["Blue Mug", "$4.10", "$2.05", "4 votes"], SITE)
     assert shown.tells("You added Blue Mug to your cart.") and shown.tells("$6.15") and shown.tells("5 votes")
+    assert Shown(["Bob"], SITE).tells("Bob") and not Shown(["Bob"], SITE).tells("Bobby")  # too short to be quoted
     assert not shown.tells("6 votes total") and not shown.tells("7 votes") and not shown.tells("Red Mug")
 
 
