@@ -18,7 +18,7 @@ GROUPS = frozenset(("navigation", "main", "search", "form", "contentinfo", "bann
 ACTED_ON = frozenset(("link", "button", "textbox", "searchbox", "combobox", "checkbox", "radio", "spinbutton"))
 """Roles that are shown even without a name."""
 SHORT_LIST = 6
-"""Of a list with more options than these only the selected one is shown."""
+"""Of a list with more options than these only the selected one is shown, and those that the task names."""
 MARKS = ("Tab ", "URL: ")
 """Lines above the tree that are left out: the first line of the tree has the page's title."""
 
@@ -27,8 +27,8 @@ def compact(text: str) -> str:
     """The text of a page with one short line for each node that says something; other lines stay as they are.
 
     Left out are: indentation, groups, nodes without a name that cannot be acted on, properties (but `checked`,
-    `selected`, `expanded`, `disabled`, where true), the options of long lists that are not selected, and headings and
-    labels that the next line repeats. Ids do not change, so actions mean the same.
+    `selected`, `expanded`, `disabled`, where true), the options of long lists that are neither selected nor named
+    in the task, and headings and labels that the next line repeats. Ids do not change, so actions mean the same.
     """
     shown: list[tuple[str, str]] = []
     """Each line, and the name that the next line may take over from it."""
@@ -41,6 +41,7 @@ def compact(text: str) -> str:
 
 def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
     """Role, line and name of what is shown; lines that are no nodes have no role."""
+    task = text.partition("\n")[0].lower() if text.startswith("Task: ") else ""
     read = ((line, NODE.fullmatch(line)) for line in text.splitlines())
     for is_option, part in groupby(read, key=lambda pair: pair[1] is not None and pair[1][2] == "option"):
         run = list(part)
@@ -51,7 +52,7 @@ def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
                 continue
             number, role, quoted, properties = node.groups()
             name, states = " ".join(unquote(quoted).split()), SHOWN_STATES.findall(properties)
-            hidden = is_option and len(run) > SHORT_LIST and "selected" not in states
+            hidden = is_option and len(run) > SHORT_LIST and "selected" not in states and name.lower() not in task
             if not hidden and role not in GROUPS and (name or role in ACTED_ON):
                 words = [ROLES.get(role, role), name, *states]
                 yield role, f"[{number}] " + " ".join(word for word in words if word), name

@@ -192,10 +192,12 @@ class WorldChoice(Settings):
     name: str
     workers: Workers = 0
     """Where an agent's episodes are played: 0 in this process, N in processes of this machine, `ray` or
-    `ray://HOST:PORT?actors=N` in actors of a Ray cluster (`oneiro.runtime.processes`). One world each.
+    `ray://HOST:PORT?actors=N` in actors of a Ray cluster (`oneiro.runtime.processes`).
     """
+    worlds_per_worker: int = Field(1, ge=1)
+    """Worlds in each worker. Quick worlds with a large model want many: a GPU answers hundreds of turns at once."""
     worker_timeout_s: float = Field(300.0, gt=0)
-    """Seconds that a worker may take to answer; then it is replaced, and the episode is lost."""
+    """Seconds that a worker may take to answer; then it is replaced, and the episodes of its worlds are lost."""
 
     @model_validator(mode="after")
     def _known(self) -> WorldChoice:
@@ -222,7 +224,7 @@ class WorldChoice(Settings):
     def episode_maker(self) -> Callable[[], World]:
         """The same for worlds that an agent plays in: in workers, where there are some."""
         kind, config = world_class(self.name), config_for(self.name, self.settings)
-        return WorldMaker(kind, config, self.workers, self.worker_timeout_s)
+        return WorldMaker(kind, config, self.workers, self.worker_timeout_s, self.worlds_per_worker)
 
 
 for _name in names():

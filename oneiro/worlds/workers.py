@@ -1,31 +1,64 @@
 """Worlds in other processes: processes of this machine, or actors of a Ray cluster. An episode is the same as here.
 
-    choice = WorldChoice(name="web", workers=4)           # or workers="ray://head:10001"
+    choice = WorldChoice(name="web", workers=4, worlds_per_worker=16)   # or workers="ray://head:10001"
     episodes = play(choice.episode_maker(), ...)
 
-Each worker holds one world. One that dies, or does not answer in time, loses its episode; the next episode has a new
-worker.
+Requests to worlds of one worker travel together and are answered together. A worker that dies, or does not answer in
+time, loses the episodes of its worlds; the next ones have a new worker.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
-import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.errors import OneiroError, sendable
 from oneiro.runtime.processes import Place, Worker, place
 from oneiro.worlds.base import Step, World, WorldConfig, WorldLost
 
 STARTING = 120.0
 """Seconds that a new worker may take beyond its first request's own: it is started, and imports its world."""
+
+
+@dataclass(eq=False)
+class Host:
+    """A worker, and the places in it that hold a world or are free for one."""
+
+    worker: Worker
+    places: int = 0
+    """How many were given out so far."""
+    free: list[int] = field(default_factory=list)
+    owes: bool = False
+    """Whether an answer is still to come: it would be taken for the next one."""
+    lost: bool = False
+    patience: float = STARTING
+    """Seconds that the next answer may take beyond its own: a new worker is started first."""
+
+    def send(self, requests: Sequence[tuple[Any, ...]]) -> None:
+        self.owes = True
+        self.worker.send((list(requests),))
+
+    def receive(self, timeout_s: float) -> list[tuple[Any, Exception | None]]:
+        """What was asked for, in order. Raises `WorldLost` where it does not come in time."""
+        seconds, self.patience = timeout_s + self.patience, 0.0
+        try:
+            answers, error = self.worker.receive(seconds)
+        except TimeoutError:
+            raise WorldLost(f"a worker did not answer within {seconds:g} s") from None
+        except EOFError as why:
+            raise WorldLost(f"a worker died: {why}") from None
+        self.owes = False
+        if error is not None:
+            raise error
+        own: list[tuple[Any, Exception | None]] = answers
+        return own
 
 
 class WorkerPool:
@@ -35,30 +68,32 @@ class WorkerPool:
         self.place = where
         self.restarts = 0
         """Workers that were lost."""
-        self._idle: list[Worker] = []
-        self._lock = threading.Lock()
+        self._hosts: list[Host] = []
 
-    def take(self) -> tuple[Worker, bool]:
-        """A worker, and whether it is new."""
-        with self._lock:
-            if self._idle:
-                return self._idle.pop(), False
-        return self.place.start(_serve), True
+    def take(self) -> tuple[Host, int]:
+        """A place in the worker with the fewest worlds; in a new one while there are too few of them."""
+        if len(self._hosts) < self.place.count and all(len(host.free) < host.places for host in self._hosts):
+            self._hosts.append(Host(self.place.start(_serve)))
+        host = min(self._hosts, key=lambda one: one.places - len(one.free))
+        if host.free:
+            return host, host.free.pop()
+        host.places += 1
+        return host, host.places - 1
 
-    def give_back(self, worker: Worker) -> None:
-        with self._lock:
-            if len(self._idle) < self.place.count:
-                self._idle.append(worker)
-                return
-        worker.end()
+    def give_back(self, host: Host, place: int) -> None:
+        host.free.append(place)
 
-    def lose(self, worker: Worker) -> None:
-        self.restarts += 1
-        worker.kill()
+    def lose(self, host: Host) -> None:
+        """Its worlds are gone."""
+        if not host.lost:
+            host.lost = True
+            self.restarts += 1
+            self._hosts.remove(host)
+            host.worker.kill()
 
     def close(self) -> None:
-        while self._idle:
-            self._idle.pop().end()
+        while self._hosts:
+            self._hosts.pop().worker.end()
 
 
 _pools: dict[int | str, WorkerPool] = {}
@@ -87,6 +122,7 @@ class WorldMaker:
     config: WorldConfig
     workers: int | str = 0
     timeout_s: float = 300.0
+    worlds_per_worker: int = 1
 
     def __call__(self) -> World:
         if self.workers == 0:
@@ -96,7 +132,7 @@ class WorldMaker:
     @property
     def at_once(self) -> int | None:
         """How many worlds there may be at a time; None: any number."""
-        return None if self.workers == 0 else pool_of(self.workers).place.count
+        return None if self.workers == 0 else pool_of(self.workers).place.count * self.worlds_per_worker
 
 
 class WorkerWorld(World):
@@ -108,31 +144,26 @@ class WorkerWorld(World):
     def __init__(self, config: WorldConfig, pool: WorkerPool, timeout_s: float) -> None:
         super().__init__(config)
         self.pool, self.timeout_s = pool, timeout_s
-        self.worker: Worker | None
-        self.worker, new = pool.take()
-        self._owed = True
-        """Whether an answer is still to come."""
+        self.host, self.place = pool.take()
+        self._opened = self._closed = False
         self._told: dict[str, Any] = {}
         """Attributes that stay as they are in an episode."""
-        # Nobody waits for the world to open before the first request: so many workers start at once.
-        self._opening: float | None = STARTING if new else 0.0
-        self.worker.send(("open", self.kind, config))
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        self._send_reset((seed, options))
-        return self._start()
+        return _unless_raised(self.reset_many([self], [(seed, options)])[0])
 
     def step(self, action: str) -> Step:
-        self._send("step", action)
-        return self._step()
+        return _unless_raised(self.step_many([self], [action])[0])
 
     @staticmethod
     def reset_many(worlds: Sequence[Any], given: Sequence[Any]) -> list[Any]:
-        return _all(worlds, given, WorkerWorld._send_reset, WorkerWorld._start)
+        for world in worlds:
+            world._told = {}
+        return _note_all(worlds, _ask_all(worlds, [("reset", *one) for one in given]))
 
     @staticmethod
     def step_many(worlds: Sequence[Any], actions: Sequence[Any]) -> list[Any]:
-        return _all(worlds, actions, lambda world, action: world._send("step", action), WorkerWorld._step)
+        return _note_all(worlds, _ask_all(worlds, [("step", action) for action in actions]))
 
     def render(self, view: str | None = None) -> str:
         return str(self._ask("call", "render", view))
@@ -174,15 +205,15 @@ class WorkerWorld(World):
         return str(action)
 
     def close(self) -> None:
-        """The worker waits for the next episode; one that still owes an answer cannot be used again."""
-        if self.worker is not None and self._owed:
-            self._lose()
-        elif self.worker is not None:
-            self.pool.give_back(self.worker)
-        self.worker = None
+        """Its place waits for the next episode; a worker that still owes an answer cannot be used again."""
+        if not self._closed and self.host.owes:
+            self.pool.lose(self.host)
+        elif not self._closed:
+            self.pool.give_back(self.host, self.place)
+        self._closed = True
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or "worker" not in self.__dict__:
+        if name.startswith("_") or "host" not in self.__dict__:
             raise AttributeError(name)
         method, value = self._ask("get", name)
         return (lambda *args: self._ask("call", name, *args)) if method else value
@@ -192,73 +223,65 @@ class WorkerWorld(World):
             self._told[name] = self._ask("get", name)[1]
         return self._told[name]
 
-    def _send_reset(self, given: tuple[int | None, dict[str, Any] | None]) -> None:
-        self._told = {}
-        self._send("reset", *given)
+    def _ask(self, *request: Any) -> Any:
+        return _unless_raised(_ask_all([self], [request])[0])
 
-    def _start(self) -> tuple[str, dict[str, Any]]:
-        started: tuple[str, dict[str, Any]]
-        started, known = self._answer()
+    def _requests(self, request: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+        """As they travel. The world is opened with its first request, so that many workers start at once."""
+        if self.host.owes:  # whoever asked was stopped before the answer
+            self.pool.lose(self.host)
+        if self._closed or self.host.lost:
+            raise WorldLost("the worker of this world is gone")
+        opening = [] if self._opened else [(self.place, "open", self.kind, self.config)]
+        self._opened = True
+        return [*opening, (self.place, *request)]
+
+    def _note(self, answer: tuple[Any, Any]) -> Any:
+        started, known = answer
         self.seed, self.member, self.split, self.taken, self._over = known
         return started
 
-    def _step(self) -> Step:
-        stepped: Step
-        stepped, known = self._answer()
-        self.seed, self.member, self.split, self.taken, self._over = known
-        return stepped
 
-    def _ask(self, *request: Any) -> Any:
-        self._send(*request)
-        return self._answer()
+def _unless_raised(answer: Any) -> Any:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
-    def _send(self, *request: Any) -> None:
-        if self._opening is not None:
-            more, self._opening = self._opening, None
-            self._answer(more)
-        if self.worker is None:
-            raise WorldLost("the worker of this world is gone")
-        self._owed = True
-        self.worker.send(request)
 
-    def _answer(self, more_seconds: float = 0.0) -> Any:
-        """What was asked for. Who does not give it in time gives nothing any more."""
-        if self.worker is None:
-            raise WorldLost("the worker of this world is gone")
+def _note_all(worlds: Sequence[WorkerWorld], answers: Sequence[Any]) -> list[Any]:
+    return [
+        answer if isinstance(answer, Exception) else world._note(answer)
+        for world, answer in zip(worlds, answers, strict=True)
+    ]
+
+
+def _ask_all(worlds: Sequence[WorkerWorld], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """What each world answers, or what it raised. All workers are asked before the first is waited for."""
+    answers: list[Any] = [None] * len(worlds)
+    asked: dict[Host, list[int]] = {}
+    sent: dict[Host, list[list[tuple[Any, ...]]]] = {}
+    for number, (world, request) in enumerate(zip(worlds, requests, strict=True)):
         try:
-            answer, error = self.worker.receive(self.timeout_s + more_seconds)
-        except TimeoutError:
-            self._lose()
-            raise WorldLost(f"a worker did not answer within {self.timeout_s + more_seconds:g} s") from None
-        except EOFError as why:
-            self._lose()
-            raise WorldLost(f"a worker died: {why}") from None
-        self._owed = False
-        if error is not None:
-            raise error
-        return answer
-
-    def _lose(self) -> None:
-        assert self.worker is not None
-        self.pool.lose(self.worker)
-        self.worker = None
-
-
-def _all(worlds: Sequence[WorkerWorld], given: Sequence[Any], ask: Any, answer: Any) -> list[Any]:
-    """Ask every world, then wait for each: they work at once."""
-    answers: list[Any] = []
-    failures: list[Exception | None] = []
-    for world, one in zip(worlds, given, strict=True):
+            sent.setdefault(world.host, []).append(world._requests(request))
+            asked.setdefault(world.host, []).append(number)
+        except WorldLost as error:
+            answers[number] = error
+    for host in asked:
+        host.send([one for own in sent[host] for one in own])
+    for host, numbers in asked.items():
         try:
-            ask(world, one)
-            failures.append(None)
+            given = host.receive(max(worlds[number].timeout_s for number in numbers))
         except Exception as error:
-            failures.append(error)
-    for world, failed in zip(worlds, failures, strict=True):
-        try:
-            answers.append(failed if failed is not None else answer(world))
-        except Exception as error:
-            answers.append(error)
+            if isinstance(error, WorldLost):
+                worlds[numbers[0]].pool.lose(host)
+            for number in numbers:
+                answers[number] = error
+            continue
+        rest = iter(given)
+        for number, own in zip(numbers, sent[host], strict=True):
+            # Where the world could not be opened, that is the answer.
+            results = [next(rest) for _ in own]
+            answers[number] = next((error for _, error in results if error is not None), results[-1][0])
     return answers
 
 
@@ -272,8 +295,8 @@ def _class_for(kind: type[World]) -> type[WorkerWorld]:
 # In the worker --------------------------------------------------------------------------------------------------------
 
 
-class _Host:
-    """The world of a worker."""
+class _Place:
+    """Where a worker keeps one world."""
 
     def __init__(self) -> None:
         self.world: World | None = None
@@ -315,14 +338,18 @@ class _Host:
         return getattr(world, args[0])(*args[1:])
 
 
-_host = _Host()
+_places: dict[int, _Place] = {}
 
 
-def _serve(*request: Any) -> Any:
-    """One request. A world that raises is not used again."""
+def _serve(requests: Sequence[tuple[Any, ...]]) -> list[tuple[Any, Exception | None]]:
+    """Requests in turn, each to the world of a place. A world that raises is not used again."""
     os.environ.setdefault("LP_NUM_THREADS", "1")  # MuJoCo's software renderer would start a thread for every core
-    try:
-        return _host.answer(*request)
-    except Exception:
-        _host.drop()
-        raise
+    answers: list[tuple[Any, Exception | None]] = []
+    for number, *request in requests:
+        place = _places.setdefault(number, _Place())
+        try:
+            answers.append((place.answer(*request), None))
+        except Exception as error:
+            place.drop()
+            answers.append((None, sendable(error)))
+    return answers

@@ -142,17 +142,32 @@ def test_a_model_plays_the_same_in_workers_while_it_answers_one_half(tiny: Langu
         assert all((a.tokens == b.tokens).all() for a, b in zip(mine.rows, theirs.rows, strict=True))
 
 
-class Killer(ScriptedPolicy):
-    """Ends the worker of one level at its second turn, once."""
+def test_many_worlds_in_a_worker_are_the_same_and_are_lost_together() -> None:
+    make = workers.WorldMaker(Lake, Lake.Config(), 2, 60.0, worlds_per_worker=3)
+    pool, planned = workers.pool_of(2), [*attempts(1, 1, "train", BREAKS), *attempts(9, 1, "train", 0)]
+    before = pool.restarts
+    assert make.at_once == 6
+    whole = play(lambda: Lake(Lake.Config()), planned, Killer(-1, kill), PLAIN)
+    assert records(play(make, planned, Killer(-1, kill), PLAIN)) == records(whole)
+    assert whole[0].info["error"] == "RuntimeError: broken" and describe_errors(whole[1:]) is None
+    broken = play(make, planned, Killer(1, kill, at=1), PLAIN)
+    lost = [one.seed for one in broken if "a worker died" in one.info.get("error", "")]
+    assert 1 in lost and 1 < len(lost) <= 3 and pool.restarts == before + 1
+    assert [r for r in records(broken) if r["seed"] not in lost] == [r for r in records(whole) if r["seed"] not in lost]
+    workers.close_pools()
 
-    def __init__(self, level: int, end: Callable[[Any], None]) -> None:
+
+class Killer(ScriptedPolicy):
+    """Ends the worker of one level at a turn, once."""
+
+    def __init__(self, level: int, end: Callable[[Any], None], at: int = 2) -> None:
         super().__init__(mixture(0.5), (1, 1), False, False)
-        self.level, self.end, self.done = level, end, False
+        self.level, self.end, self.at, self.done = level, end, at, False
 
     def answer(self, turns: Sequence[Game], seed: int) -> list[Sample]:
         said = super().answer(turns, seed)
         for turn in turns:
-            if turn.playing.seed == self.level and turn.turn == 2 and not self.done:
+            if turn.playing.seed == self.level and turn.turn == self.at and not self.done:
                 self.done = True
                 self.end(turn.playing)
         return said
@@ -160,8 +175,8 @@ class Killer(ScriptedPolicy):
 
 def kill(world: Any) -> None:
     """As the machine does when memory is short."""
-    if hasattr(world.worker, "process"):
-        world.worker.process.kill()
+    if hasattr(world.host.worker, "process"):
+        world.host.worker.process.kill()
     else:
         os.kill(world.process_id, signal.SIGKILL)
 
@@ -219,7 +234,7 @@ def test_an_answer_that_is_still_owed_is_never_taken_for_another() -> None:
     world = choice.episode_maker()()
     assert isinstance(world, workers.WorkerWorld)
     world.reset(seed=0)
-    world._send("step", "Up")
+    world.host.send([(world.place, "step", "Up")])
     world.close()
     with pytest.raises(WorldLost):
         world.step("Up")

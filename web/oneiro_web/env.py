@@ -30,7 +30,7 @@ from oneiro_web.page import Page
 from oneiro_web.sites import SITES, Web
 from oneiro_web.tasks import Task, load_tasks
 from oneiro_web.templates.base import Content, Slots, Template
-from oneiro_web.templates.registry import TEMPLATES, script_of
+from oneiro_web.templates.registry import TEMPLATES, composed_templates, script_of, template_named
 from oneiro_web.templates.script import Lost, Script, View
 from oneiro_web.traffic import TrafficWeb
 from oneiro_web.urls import Places
@@ -39,13 +39,18 @@ TRAINED_CONTENTS, TESTED_CONTENTS = 64, 48
 """Seeds of content in each split. What an interval over tests means depends on how many contents stand behind them."""
 
 
+TemplateKind = Literal["written", "composed", "both"]
+
+
 class WebConfig(BrowserConfig):
     """Settings of the web."""
 
     sites: tuple[str, ...] = ()
     """Take tasks on these sites only."""
     templates: tuple[str, ...] = ()
-    """Take tasks of these templates only."""
+    """Take tasks of these templates only, of whichever kind."""
+    kind: TemplateKind = "written"
+    """Templates written by hand, those composed from the sites' schemas (verbs x entities x filters), or both."""
     test: Literal["both", "seen", "unseen"] = "both"
     """In the evaluation split: templates that training has (with other content), held-out ones, or both."""
     paraphrase: bool = False
@@ -90,7 +95,7 @@ class WebEnv(BrowserEnv):
 
     def __init__(self, config: EnvConfig | None = None) -> None:
         super().__init__(config)
-        self.offered = chosen_templates(self.config.sites, self.config.templates)
+        self.offered = chosen_templates(self.config.sites, self.config.templates, self.config.kind)
         self.web: Web | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -300,19 +305,21 @@ def intent_in(intent: str, split: str | None) -> bool:
 
 
 @cache
-def chosen_templates(sites: tuple[str, ...], names: tuple[str, ...]) -> tuple[Template, ...]:
-    """The templates that settings leave."""
+def chosen_templates(
+    sites: tuple[str, ...], names: tuple[str, ...], kind: TemplateKind = "written"
+) -> tuple[Template, ...]:
+    """The templates that settings leave: those of a kind, or those that are named."""
     for site in sites:
         if site not in SITES:
             raise WebError(f"no site is called '{site}'{nearest(site, SITES)}")
-    for name in names:
-        if name not in TEMPLATES:
-            raise WebError(f"no template is called '{name}'{nearest(name, TEMPLATES)}")
-    templates = tuple(
-        template
-        for template in TEMPLATES.values()
-        if (not sites or template.site in sites) and (not names or template.name in names)
-    )
+    named = [template_named(name) for name in names]
+    for name, template in zip(names, named, strict=True):
+        if template is None:
+            raise WebError(f"no template is called '{name}'{nearest(name, [*TEMPLATES, *composed_templates()])}")
+    of_kind = [*(TEMPLATES if kind != "composed" else {}).values()]
+    of_kind += composed_templates().values() if kind != "written" and not names else ()
+    templates = [template for template in (named if names else of_kind) if template is not None]
+    templates = [template for template in templates if not sites or template.site in sites]
     if not templates:
         raise WebError("these sites have none of these templates")
-    return templates
+    return tuple(templates)

@@ -38,7 +38,7 @@ from oneiro.systems.webrl.critic import auc
 from oneiro.systems.webrl.curriculum import Curriculum, task_key
 from oneiro.systems.webrl.episodes import Lesson, key_of, task_of, turns_of
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
-from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, SPLITS, WebrlRecipe
+from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, WebrlRecipe
 from oneiro_web.env import WebConfig
 from oneiro_web.tasks import Task
 
@@ -357,7 +357,7 @@ def evaluate(recipe: WebrlRecipe, run: Run, agent: Agent, stage: str) -> dict[st
     """Success on every task of both test splits, as lists that pair with those of other agents."""
     policy, chat = agent.policy(recipe.evaluation.temperature)
     measured: dict[str, Any] = {}
-    for number, split in enumerate(SPLITS):
+    for number, split in enumerate(recipe.splits):
         tasks = [Task.model_validate(row) for row in read_lines(run.path / f"{split}.jsonl")]
         episodes = playing.play_tasks(recipe, tasks, policy, seeds.derive(recipe.seed, split), chat)
         success = {episode.group: int(episode.success) for episode in episodes}

@@ -40,7 +40,7 @@ from oneiro.systems.webrl.outcome import (
     require_precision,
 )
 from oneiro.systems.webrl.phases import Phases, evaluate, keys_of
-from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+from oneiro.systems.webrl.recipe import WebrlRecipe
 from oneiro_web.env import WebConfig
 from oneiro_web.tasks import Task
 
@@ -61,7 +61,7 @@ def run(recipe: WebrlRecipe, run: Run) -> None:
     run.stage("evaluate-sft", lambda: evaluate(recipe, run, agents.agent_after(recipe, run, None), "evaluate-sft"))
     run.stage("start", lambda: start(recipe, run))
     run.stage("outcome", lambda: outcome(recipe, run))
-    outcomes, keys = outcome_models(recipe, run), tested_keys(run)
+    outcomes, keys = outcome_models(recipe, run), tested_keys(recipe, run)
     for phases in variants:
         phases.train(outcomes, keys)
     compared = run.stage("compare", lambda: tables.compare(recipe, run, variants))
@@ -74,16 +74,16 @@ FIRST = ("tests", "demonstrations", "model", "sft", "evaluate-sft", "start", "ou
 def draw_tests(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
     """The tasks of both test splits, fixed before anything is trained."""
     counts = {}
-    for split in SPLITS:
+    for split in recipe.splits:
         tasks = playing.split_tasks(recipe, split)
         files.write_lines(run.path / f"{split}.jsonl", [task.model_dump(mode="json") for task in tasks])
         counts[split] = len(tasks)
     return counts
 
 
-def tested_keys(run: Run) -> list[str]:
+def tested_keys(recipe: WebrlRecipe, run: Run) -> list[str]:
     """What no training task may be."""
-    rows = [row for split in SPLITS for row in read_lines(run.path / f"{split}.jsonl")]
+    rows = [row for split in recipe.splits for row in read_lines(run.path / f"{split}.jsonl")]
     return keys_of([Task.model_validate(row) for row in rows])
 
 
@@ -92,7 +92,7 @@ def first_curriculum(recipe: WebrlRecipe, run: Run) -> Curriculum:
         recipe.curriculum,
         recipe.tasks.trained_templates(),
         WebConfig.model_validate(recipe.world_settings()),
-        tested_keys(run),
+        tested_keys(recipe, run),
         seeds.derive(recipe.seed, "curriculum"),
     )
 

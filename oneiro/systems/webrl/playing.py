@@ -14,7 +14,7 @@ from oneiro.models.chat import ChatFormat
 from oneiro.runtime import distributed, seeds
 from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl.episodes import Turn
-from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+from oneiro.systems.webrl.recipe import WebrlRecipe
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.levels import new_levels
@@ -46,7 +46,7 @@ def metadata(recipe: WebrlRecipe) -> AgentMetadata:
         dialogue=recipe.dialogue,
         sampling=recipe.sampling.model_copy(update={"temperature": recipe.evaluation.temperature}),
         response_prefix=recipe.response_prefix,
-        splits={split: recipe.split_settings(split) for split in SPLITS},
+        splits={split: recipe.split_settings(split) for split in recipe.splits},
     )
 
 

@@ -16,11 +16,12 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl.curriculum import CurriculumSettings
 from oneiro.worlds.registry import WorldChoice
-from oneiro_web.env import chosen_templates
+from oneiro_web.env import TemplateKind, chosen_templates
+from oneiro_web.sites import SITES
 from oneiro_web.templates.base import Template
-from oneiro_web.templates.registry import TEMPLATES
 
 SPLITS = ("test-seen", "test-unseen")
+SITE_SPLIT = "test-unseen-site"
 AnyObjective = Annotated[
     Paper | Official | FilteredBc | Rft | Awr | Digirl | ValueReinforce | Grpo | StateGrpo | Ppo,
     Field(discriminator="name"),
@@ -42,6 +43,12 @@ class TaskSettings(Settings):
 
     sites: tuple[str, ...] = ()
     """Sites; all where none is named."""
+    kind: TemplateKind = "written"
+    """Templates written by hand, composed from the sites' schemas (hundreds that share their parts), or both. Named
+    templates may be of either kind.
+    """
+    unseen_sites: tuple[str, ...] = ()
+    """Sites of a third test split, which are never trained on."""
     demonstrated: tuple[str, ...] = ()
     """Templates that SFT sees; none named: all that may be trained on."""
     trained: tuple[str, ...] = ()
@@ -61,7 +68,7 @@ class TaskSettings(Settings):
 
     def trained_templates(self) -> list[Template]:
         """Those that tasks may be drawn from."""
-        named = chosen_templates(self.sites, self.trained)
+        named = chosen_templates(self.seen_sites(), self.trained, self.kind)
         trainable = [t for t in named if not t.held_out and t.name not in self.unseen_names()]
         if not trainable:
             raise OneiroError("tasks: no template is left to train on; name some in tasks.trained")
@@ -73,11 +80,22 @@ class TaskSettings(Settings):
         for name in self.demonstrated:
             if name not in names:
                 raise OneiroError(f"tasks.demonstrated: {name} may not be trained on{nearest(name, names)}")
-        return [TEMPLATES[name] for name in self.demonstrated] or self.trained_templates()
+        return [t for t in self.trained_templates() if not self.demonstrated or t.name in self.demonstrated]
 
     def unseen_names(self) -> tuple[str, ...]:
         """Those of test-unseen."""
-        return self.unseen or tuple(t.name for t in chosen_templates(self.sites, ()) if t.held_out)
+        here = chosen_templates(self.seen_sites(), (), self.kind)
+        return self.unseen or tuple(t.name for t in here if t.held_out)
+
+    def unseen_site_names(self) -> tuple[str, ...]:
+        """Those of the sites that are never trained on."""
+        return tuple(t.name for t in chosen_templates(self.unseen_sites, (), self.kind))
+
+    def seen_sites(self) -> tuple[str, ...]:
+        """Sites that may be trained on."""
+        if not self.unseen_sites:
+            return self.sites
+        return tuple(site for site in self.sites or SITES if site not in self.unseen_sites)
 
 
 class OutcomeSettings(Settings):
@@ -233,6 +251,11 @@ class WebrlRecipe(Recipe):
         return self
 
     @property
+    def splits(self) -> tuple[str, ...]:
+        """The test splits."""
+        return (*SPLITS, SITE_SPLIT) if self.tasks.unseen_sites else SPLITS
+
+    @property
     def attempts(self) -> int:
         """Rollouts of each task."""
         return self.group_size or (4 if isinstance(self.algorithm, GROUP_ALGORITHMS) else 1)
@@ -257,6 +280,8 @@ class WebrlRecipe(Recipe):
 
     def split_settings(self, split: str) -> dict[str, Any]:
         """Settings of the world that draw the tasks of a test split."""
+        if split == SITE_SPLIT:
+            return {"templates": list(self.tasks.unseen_site_names()), "test": "both"}
         if split == "test-unseen":
             return {"templates": list(self.tasks.unseen_names()), "test": "both"}
         return {"templates": [template.name for template in self.tasks.trained_templates()], "test": "both"}

@@ -13,7 +13,7 @@ from oneiro.report import stats
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
 from oneiro.systems.webrl.phases import Phases
-from oneiro.systems.webrl.recipe import SPLITS, WebrlRecipe
+from oneiro.systems.webrl.recipe import WebrlRecipe
 
 PERCENT = "%"
 
@@ -37,25 +37,25 @@ def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[s
         ]
     last = {name: (k, result) for name, k, result in rows}
     tables = [
-        success_table(rows),
+        success_table(recipe, rows),
         paired_table(recipe, last),
-        *(site_table(split, last) for split in SPLITS),
+        *(site_table(split, last) for split in recipe.splits),
         *phase_tables(recipe, run, variants[0]),
         outcome_table(recipe, run, variants[0]),
     ]
     return {"tables": [table.data() for table in tables if table.rows]}
 
 
-def success_table(rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
+def success_table(recipe: WebrlRecipe, rows: Sequence[tuple[str, int, dict[str, Any]]]) -> Table:
     table = Table(
         "Success on test tasks by phase: test-seen has other content, test-unseen other templates",
-        ["agent", "phase", *SPLITS],
-        units=dict.fromkeys(SPLITS, PERCENT),
+        ["agent", "phase", *recipe.splits],
+        units=dict.fromkeys(recipe.splits, PERCENT),
         note="95 % intervals: bootstrap over tasks, Wilson's where all succeed or fail. One greedy attempt at each; "
         "the oracle scores 100 %, agents that do nothing 0 %",
     )
     for name, k, result in rows:
-        table.add(name, str(k), *(stats.bootstrap(result[split]["success"]) for split in SPLITS))
+        table.add(name, str(k), *(stats.bootstrap(result[split]["success"]) for split in recipe.splits))
     return table
 
 
@@ -64,8 +64,8 @@ def paired_table(recipe: WebrlRecipe, last: dict[str, tuple[int, dict[str, Any]]
     names = list(last)
     table = Table(
         "Paired differences on the same test tasks, last phase of each",
-        ["difference", *SPLITS],
-        units=dict.fromkeys(SPLITS, PERCENT),
+        ["difference", *recipe.splits],
+        units=dict.fromkeys(recipe.splits, PERCENT),
         note="95 % intervals: bootstrap over tasks, Wilson's where no task differs. An interval without 0 shows a "
         "difference on such tasks; how much another training seed changes is not in it",
     )
@@ -74,7 +74,9 @@ def paired_table(recipe: WebrlRecipe, last: dict[str, tuple[int, dict[str, Any]]
     main = names[1]
     for other in names:
         if other != main:
-            cells = [difference(last[main][1][split]["success"], last[other][1][split]["success"]) for split in SPLITS]
+            cells = [
+                difference(last[main][1][split]["success"], last[other][1][split]["success"]) for split in recipe.splits
+            ]
             table.add(f"{main} - {other}", *cells)
     return table
 
@@ -195,7 +197,7 @@ def summarise(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases], compare
     notes = []
     tests = run.stage("tests", dict)
     notes.append(
-        f"{tests['test-seen']} tasks of test-seen, {tests['test-unseen']} of test-unseen, on content that is never "
+        f"{', '.join(f'{tests[split]} tasks of {split}' for split in recipe.splits)}, on content that is never "
         "trained on; no training task is one of them."
     )
     stages.summarise(run, compared, curves, notes)

@@ -58,7 +58,7 @@ class Template(ABC):
     Templates that share one are siblings.
     """
     start: str = ""
-    """The path of the first page; the site's home if empty."""
+    """The path of the first page, perhaps with slots; the site's home if empty."""
     held_out: bool = False
     """Never trained on: one of the test-unseen templates."""
 
@@ -80,6 +80,10 @@ class Template(ABC):
         """The path (with query) where the task must end, for tasks that ask for a page."""
         return None
 
+    def first_path(self, slots: Slots) -> str:
+        """The path of the first page."""
+        return (self.start or SITES[self.site].home).format_map(slots)
+
     @abstractmethod
     def script(self, see: View, slots: Slots) -> Script:
         """The oracle's actions, found on the pages."""
@@ -95,7 +99,7 @@ class Template(ABC):
             task_id=f"{self.name}:{content}:{level_key(repr(sorted(slots.items())))}",
             sites=(self.site,),
             intent=self.intents[wording].format(**slots),
-            start_urls=(f"http://{site.host}{self.start or site.home}",),
+            start_urls=(f"http://{site.host}{self.first_path(slots)}",),
             log_ins=(self.site,) if site.user else (),
             intent_template=self.intents[0],
             intent_template_id=self.name,
@@ -112,17 +116,17 @@ class Template(ABC):
         words = [word for check in telling for word in shown(check) if not (word.isdigit() and len(word) < 4)]
         if not words:
             return False
-        page = first_page(self.site, self.start, task.spec.content)
+        page = first_page(self.site, self.first_path(task.spec.slots), task.spec.content)
         return all(re.search(rf"(?<!\w){re.escape(word.lower())}(?!\w)", page) for word in words)
 
 
 @lru_cache(maxsize=512)
-def first_page(site: str, start: str, content: int) -> str:
+def first_page(site: str, path: str, content: int) -> str:
     """What the first page of an episode says, in lower case."""
     web = Web(content)
     cookies = web.sign_in(SITES[site])
     headers = {"cookie": "; ".join(f"{key}={value}" for key, value in cookies.items())}
-    reply = web.request("GET", f"http://{SITES[site].host}{start or SITES[site].home}", headers)
+    reply = web.request("GET", f"http://{SITES[site].host}{path or SITES[site].home}", headers)
     web.close()
     return html.unescape(re.sub(r"<[^>]+>", " ", reply.body.decode())).lower()
 

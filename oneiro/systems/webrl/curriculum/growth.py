@@ -29,7 +29,7 @@ from oneiro_web.env import WebConfig
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 from oneiro_web.templates.base import Template
-from oneiro_web.templates.registry import TEMPLATES
+from oneiro_web.templates.registry import template_of
 
 OPERATORS = ("resample", "sibling", "simplify", "complicate", "paraphrase")
 
@@ -73,9 +73,9 @@ class CurriculumSettings(Settings):
     """
     tries: int = Field(6, ge=1)
     """Candidates for each wanted task before the band is widened."""
-    gates: Literal["all", "oracle"] = "all"
+    gates: Literal["all", "oracle", "none"] = "all"
     """`all`: the oracle does the task twice with the same score and agents that do nothing never do; `oracle`: the
-    oracle does it once.
+    oracle does it once; `none`: tasks of our own templates, whose oracles are tested, are taken as drawn.
     """
     generator: ServerConfig | None = None
     """A language model that proposes tasks besides, behind an OpenAI-compatible address."""
@@ -252,15 +252,16 @@ class Curriculum:
         return self.apply(name, seed_task, rng, world), name
 
     def learnability(self, template: str) -> float:
-        """p (1 - p), with one success and one failure added: a template that nobody tried is worth a try."""
+        """p (1 - p), with a tenth of a success and of a failure added: a template that nobody tried is worth a try, and
+        one task, which has several attempts, says much.
+        """
         tasks, solved = self.solved.get(template, (0, 0))
-        share = (solved + 1) / (tasks + 2)
+        share = (solved + 0.1) / (tasks + 0.2)
         return share * (1 - share)
 
     def apply(self, operator: str, task: Task, rng: np.random.Generator, world: WebWorld) -> Task | None:
         """A new task from an old one; None where the operator finds none."""
-        assert task.spec is not None
-        template = TEMPLATES[task.spec.template_id]
+        template = template_of(task)
         if operator == "resample":
             return self.draw(template, rng)
         if operator == "paraphrase":
@@ -295,6 +296,8 @@ class Curriculum:
             return "duplicate"
         if task_key(task) in self.test_keys:
             return "test overlap"
+        if self.settings.gates == "none":
+            return None
         length = pass_gates(task, world, self.settings.gates)
         if length is None:
             return "gate"

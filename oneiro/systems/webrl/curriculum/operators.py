@@ -14,7 +14,7 @@ from oneiro_web.env import contents_in, intent_in
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Task
 from oneiro_web.templates.base import Content, Template
-from oneiro_web.templates.registry import TEMPLATES
+from oneiro_web.templates.registry import template_of
 
 NULL_AGENTS = ("idle", "exit", "na", "random-answer")
 """Agents that do not do a task; none may score on it."""
@@ -59,7 +59,7 @@ def is_sibling(one: Template, other: Template) -> bool:
 def paraphrase(task: Task, rng: np.random.Generator) -> Task | None:
     """The same task in other words."""
     assert task.spec is not None
-    template = TEMPLATES[task.spec.template_id]
+    template = template_of(task)
     made = [template.task(task.spec.content, task.spec.slots, wording) for wording in range(len(template.intents))]
     others = [other for other in made if other.intent != task.intent]
     return others[int(rng.integers(len(others)))] if others else None
@@ -98,8 +98,7 @@ def solved(task: Task, world: WebWorld) -> validate.Played:
 
 def pass_gates(task: Task, world: WebWorld, gates: Literal["all", "oracle"]) -> int | None:
     """The oracle's actions for a task that may be trained on; None for one that cannot be done, or for nothing."""
-    assert task.spec is not None
-    if TEMPLATES[task.spec.template_id].leaks(task):
+    if template_of(task).leaks(task):
         return None
     played = solved(task, world)
     if played.score != 1.0:
