@@ -199,7 +199,6 @@ def verdict(measured: Mapping[str, dict[str, Any]], rows: Mapping[str, dict[str,
     ahead = "; ".join(f"less {name} {difference(after, rows[name]).words('{:+.1%}')}" for name in others)
     return [
         f"On {one['n']} test steps that change the page, of unseen tasks, {first} has F1 {was} and {last} "
-        f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has "
-        f"{looked_up}: {intervals_apart(three['high'], two['low'])} with {last}'s.",
+        f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has {looked_up}.",
         f"Step by step, F1 of {last}: {ahead}. Intervals are over episodes.",
     ]
