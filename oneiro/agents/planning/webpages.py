@@ -37,16 +37,25 @@ def offered_in(state: BrowsedPage) -> Choice:
 
 @dataclass(frozen=True)
 class PolicyRanking:
-    """The actions that a linear policy finds most likely, with their probabilities; each costs a token."""
+    """The actions that a linear policy finds most likely, with their probabilities; each costs a token.
+
+    Only those with at least `least` of the likeliest one's probability: what the policy would never do leads to pages
+    on which it was never taught what to do next.
+    """
 
     policy: LinearPolicy
+    least: float = 0.0
 
     def __call__(self, roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
         proposals = []
         for root in roots:
             offered = offered_in(root.state)
             chances = offered.chances(self.policy.weights)
-            best = np.argsort(-chances, kind="stable")[:most]
+            best = [
+                place
+                for place in np.argsort(-chances, kind="stable")[:most]
+                if chances[place] >= self.least * chances.max()
+            ]
             actions = tuple(offered.actions[place] for place in best)
             proposals.append(Proposed(actions, tuple(float(chances[place]) for place in best), len(best)))
         return proposals

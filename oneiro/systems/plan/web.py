@@ -141,7 +141,7 @@ class WebPlanning(WebLearner, Planning):
         """A planner with a cache of its own: what it costs does not depend on who asked before."""
         told = self.recipe.value == "address"
         value = RuleValue(address_rule) if told else self.value
-        planner = make_planner(Cached(inside), PolicyRanking(policy), value, self.recipe.planner)
+        planner = make_planner(Cached(inside), PolicyRanking(policy, self.recipe.least), value, self.recipe.planner)
         return PlanningPolicy(planner, observe, page_goal if told else lambda world: None, predicts=False)
 
     @cached_property
