@@ -148,14 +148,16 @@ def _need_playwright() -> None:
 
 
 SCORERS = ("strict", "official")
-POLICIES = ("random", "oracle", "mixture")
+POLICIES = ("random", "oracle", "mixture", "tinker")
 SHOWN_BAD = 20
 """Bad rows that are printed; the file of `--json` has all."""
 
 
 def data_web(
     source: Annotated[str, typer.Option("--from", metavar="WORLD", help="web, web:reddit or another variant of web.")],
-    policy: Annotated[str, typer.Option(metavar="random|oracle|mixture|MODEL", help="Who acts; MODEL is a folder.")],
+    policy: Annotated[
+        str, typer.Option(metavar="random|oracle|mixture|tinker|MODEL", help="Who acts; MODEL is a folder.")
+    ],
     episodes: Annotated[int, typer.Option(min=1, help="Tasks that are played.")],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The parquet file to write.")],
     split: Annotated[
@@ -166,7 +168,7 @@ def data_web(
         float, typer.Option(min=0, max=1, help="Chance, before a step, of an action that should do nothing.")
     ] = 0.15,
     oracle_share: Annotated[
-        float, typer.Option(min=0, max=1, help="mixture: chance that the next action is still the oracle's.")
+        float, typer.Option(min=0, max=1, help="mixture, tinker: chance that an action is the oracle's.")
     ] = 0.85,
     seed: Annotated[int, typer.Option(help="Decides the tasks and the random actions.")] = 0,
     settings: Annotated[

@@ -10,6 +10,7 @@ import numpy as np
 
 from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
+from oneiro.agents.planning.page_values import ON_THE_WAY
 from oneiro.runtime import seeds
 from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
@@ -18,9 +19,6 @@ from oneiro.worlds.base import World
 from oneiro_web.actions import Action, parse_webarena
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import Evaluation
-
-ON_THE_WAY = 0.9
-"""What a page is worth at most where the episode has not stopped."""
 
 
 def observe(world: World) -> BrowsedPage:
@@ -39,16 +37,25 @@ def offered_in(state: BrowsedPage) -> Choice:
 
 @dataclass(frozen=True)
 class PolicyRanking:
-    """The actions that a linear policy finds most likely, with their probabilities; each costs a token."""
+    """The actions that a linear policy finds most likely, with their probabilities; each costs a token.
+
+    Only those with at least `least` of the likeliest one's probability: what the policy would never do leads to pages
+    on which it was never taught what to do next.
+    """
 
     policy: LinearPolicy
+    least: float = 0.0
 
     def __call__(self, roots: Sequence[Root[BrowsedPage]], most: int, seed: int) -> list[Proposed]:
         proposals = []
         for root in roots:
             offered = offered_in(root.state)
             chances = offered.chances(self.policy.weights)
-            best = np.argsort(-chances, kind="stable")[:most]
+            best = [
+                place
+                for place in np.argsort(-chances, kind="stable")[:most]
+                if chances[place] >= self.least * chances.max()
+            ]
             actions = tuple(offered.actions[place] for place in best)
             proposals.append(Proposed(actions, tuple(float(chances[place]) for place in best), len(best)))
         return proposals

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from oneiro.agents.learners import Repeat
 from oneiro.episode import Episode
@@ -85,7 +86,7 @@ class DynaVariant(ABC):
 
     @property
     def dreams(self) -> bool:
-        return self.variant != "real-only"
+        return self.variant in ("dream-only", "mixed")
 
     @property
     def refreshes(self) -> bool:
@@ -95,7 +96,7 @@ class DynaVariant(ABC):
     @property
     def real_share(self) -> float:
         """Part of the levels that are played in the true world."""
-        return {"real-only": 1.0, "dream-only": 0.0, "mixed": self.settings.real_share}[self.variant]
+        return {"real-only": 1.0, "dream-only": 0.0}.get(self.variant, self.settings.real_share)
 
     @abstractmethod
     def reinforce(self, number: int) -> dict[str, Any]:
@@ -182,10 +183,10 @@ def compare(run: Run, variants: dict[str, list[dict[str, Any]]]) -> dict[str, An
             for measured in one["rounds"]:
                 values = {key: measured[key] for key in LOGGED if key in measured}
                 run.log(f"{variant}-{number}", measured["true_steps"], values)
-    table, notes = steps_table(variants)
+    (equal, compared), (steps, reached) = equal_steps_table(variants), steps_table(variants)
     stopped = [one["stopped"] for runs in variants.values() for one in runs if one["stopped"]]
-    tables = [variants_table(variants), *([table] if table is not None else [])]
-    return {"tables": [one.data() for one in tables], "notes": [*notes, *stopped]}
+    tables = [one for one in (equal, variants_table(variants), steps) if one is not None]
+    return {"tables": [one.data() for one in tables], "notes": [*compared, *reached, *stopped]}
 
 
 Runs = Sequence[Mapping[str, Any]]
@@ -212,6 +213,53 @@ def variants_table(variants: Mapping[str, Runs]) -> Table:
     return table
 
 
+MOMENTS = {"at a third": 1 / 3, "at two thirds": 2 / 3, "at the end": 1.0}
+"""Columns of the table over equal true steps: how much of the RL steps that all variants took."""
+
+
+def equal_steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
+    """Success after as many true steps for every variant that takes any, between measurements by straight lines; and
+    what dreams add to `replay` at the end.
+    """
+    acting = {name: runs for name, runs in variants.items() if all(map(_acts, runs))}
+    if len(acting) < 2:
+        return None, []
+    table = Table(
+        "Success at equal true steps",
+        ["variant", *MOMENTS, "repeats at the end", "true steps"],
+        units=dict.fromkeys(MOMENTS, "%"),
+        note="The end: the true steps that every variant of a repeat took. 95 % intervals, bootstrap over levels; the "
+        "repeats of a level are averaged first.",
+    )
+    repeats = list(zip(*acting.values(), strict=True))
+    ends = [min(one["rounds"][-1]["true_steps"] for one in runs) for runs in repeats]
+    last: dict[str, NDArray[np.float64]] = {}
+    for name, runs in acting.items():
+        cells = []
+        for share in MOMENTS.values():
+            begins = [one["rounds"][0]["true_steps"] for one in runs]
+            moments = [begin + share * (end - begin) for begin, end in zip(begins, ends, strict=True)]
+            last[name] = np.array([success_at(one, moment) for one, moment in zip(runs, moments, strict=True)])
+            cells.append(stats.bootstrap(last[name].mean(axis=0)))
+        each = " ".join(f"{100 * value:.1f}" for value in last[name].mean(axis=1)) if len(runs) > 1 else None
+        table.add(name, *cells, each, round(float(np.mean(ends))))
+    if not {"mixed", "replay"} <= set(last):
+        return table, []
+    gain = stats.bootstrap((last["mixed"] - last["replay"]).mean(axis=0))
+    return table, [f"At equal true steps, success of mixed less replay: {gain.words('{:+.1%}')}."]
+
+
+def _acts(run: Mapping[str, Any]) -> bool:
+    return bool(run["rounds"][-1]["true_steps"] > run["rounds"][0]["true_steps"])
+
+
+def success_at(run: Mapping[str, Any], steps: float) -> NDArray[np.float64]:
+    """[levels] after so many true steps, between two measurements by a straight line."""
+    taken = [one["true_steps"] for one in run["rounds"]]
+    success = np.array([one["success"] for one in run["rounds"]], np.float64)
+    return np.array([np.interp(steps, taken, level) for level in success.T])
+
+
 def steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
     """True steps until each variant's success is what real-only ends with, for each repeat."""
     if "real-only" not in variants:
@@ -220,27 +268,37 @@ def steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
         "True environment steps to the success that real-only ends with",
         ["variant", "repeat", "success wanted", "true steps", "of real-only's"],
         units={"success wanted": "%", "of real-only's": "%"},
-        note="The first measurement that reaches it counts; –: not reached. Measurements are made after each round.",
+        note="The first measurement that reaches it counts; –: not reached. Measurements are made after each round. "
+        "Only repeats in which real-only learned: its success rose, with a 95 % interval over levels above 0.",
     )
     shares: dict[str, list[float | None]] = {}
+    notes = []
     for number, real in enumerate(variants["real-only"]):
         # Repeat by repeat, since each has a play and a first policy of its own.
-        wanted, most = real["rounds"][-1]["true_success"], real["rounds"][-1]["true_steps"]
+        first, last = real["rounds"][0], real["rounds"][-1]
+        wanted, most = last["true_success"], last["true_steps"]
+        rise = stats.bootstrap(np.subtract(last["success"], first["success"]))
+        if rise.low is None or rise.low <= 0:
+            # Whoever stands where real-only stands has saved nothing if real-only went nowhere.
+            notes.append(
+                f"Repeat {number}: real-only learned nothing to speak of ({first['true_success']:.1%} before, "
+                f"{wanted:.1%} after), so no steps are saved."
+            )
+            continue
         for variant, runs in variants.items():
             reached = next((one["true_steps"] for one in runs[number]["rounds"] if one["true_success"] >= wanted), None)
             share = reached / most if reached is not None else None
             shares.setdefault(variant, []).append(share)
             table.add(variant, number, wanted, reached, share)
-    notes = []
     for variant, values in shares.items():
         if variant != "real-only":
             known = [value for value in values if value is not None]
             each = ", ".join(f"{value:.0%}" for value in known) or "in none"
             notes.append(
-                f"{variant} reaches real-only's final success in {len(known)} of {len(values)} repeats, with {each} of "
-                "its true steps."
+                f"{variant} reaches real-only's final success in {len(known)} of {len(values)} repeats that learned, "
+                f"with {each} of its true steps."
             )
-    return table, notes
+    return table if shares else None, notes
 
 
 def _mean(values: Sequence[float]) -> float | None:

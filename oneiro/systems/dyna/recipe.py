@@ -12,7 +12,8 @@ from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 
 PIPELINE = "oneiro.systems.dyna.pipeline"
-Variant = Literal["real-only", "dream-only", "mixed"]
+LakeVariantName = Literal["real-only", "dream-only", "mixed"]
+Variant = Literal["real-only", "replay", "dream-only", "mixed"]
 
 
 class DynaSettings(Settings):
@@ -21,7 +22,7 @@ class DynaSettings(Settings):
     rounds: int = Field(4, ge=1)
     """RL stages of `rl.steps` each; after each the model is refreshed and everything is measured."""
     real_share: float = Field(0.125, ge=0, le=1)
-    """Part of `mixed`'s levels that are played in the true world."""
+    """Part of the levels of `mixed` and `replay` that are played in the true world."""
     max_gap: float = Field(0.2, gt=0)
     """A variant that dreams stops when its success in dreams and its true success differ by more than this. Above the
     truth, the policy exploits the model; below it, the model cannot teach what the world allows."""
@@ -41,7 +42,7 @@ class DynaLakeRecipe(LakeRecipe):
 
     pipeline: ClassVar[str] = PIPELINE
     variant_class: ClassVar[str] = "oneiro.systems.dyna.lake:LakeVariant"
-    variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
+    variants: list[LakeVariantName] = Field(["real-only", "dream-only", "mixed"], min_length=1)
     """Where RL plays: the true world, the model, or both."""
     dyna: DynaSettings = DynaSettings()
     refresh: SftSettings = SftSettings()
@@ -79,8 +80,8 @@ class DynaWebRecipe(WebRecipe):
 
     pipeline: ClassVar[str] = PIPELINE
     variant_class: ClassVar[str] = "oneiro.systems.dyna.web:WebVariant"
-    variants: list[Variant] = Field(["real-only", "dream-only", "mixed"], min_length=1)
-    """Where RL plays: the true web, the model, or both."""
+    variants: list[Variant] = Field(["real-only", "replay", "mixed"], min_length=1)
+    """Where RL plays: the true web, the model, or both. `replay` is the control of `mixed`: as many true episodes, and in the place of dreams earlier true episodes."""
     dyna: DynaSettings = DynaSettings(real_share=0.25)
     refresh: SftSettings = SftSettings()
     """How a language model of pages goes on learning after each round, on all true steps so far."""

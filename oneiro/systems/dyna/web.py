@@ -31,6 +31,7 @@ from oneiro.agents.rollout import Attempt, attempts, attempts_at, play
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms import Grpo
 from oneiro.runtime import seeds
+from oneiro.runtime.files import read_json, write_json
 from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaWebRecipe
 from oneiro.tasks.webpage.dynamics import NextPages, Remembered
@@ -38,6 +39,9 @@ from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.world import DreamedWeb, predict_together
 from oneiro.worlds.levels import distinct_seeds
+
+Lessons = list[tuple[dict[str, Any], float]]
+"""Turns, each with its advantage."""
 
 
 class WebVariant(DynaVariant):
@@ -83,6 +87,8 @@ class WebVariant(DynaVariant):
         real = round(self.real_share * rollout.prompts_per_step)
         self.run.rewind(stage, -1)
         kept: list[Steps] = []
+        groups: list[Lessons] = []
+        memory = [group for earlier in range(1, number) for group in self._read_groups(earlier)]
         for step in range(1, settings.steps + 1):
             seed = seeds.derive(self.learner.seed, "rl", number, step)
             planned = attempts(rollout.prompts_per_step, rollout.group_size, "train", seed)
@@ -94,15 +100,25 @@ class WebVariant(DynaVariant):
             if asleep and pages is not None:
                 episodes += self.dream(pages, asleep, policy, seed)
             judged = [with_outcome(e, float(e.success)) for e in episodes if e.info["turns"]]
-            lessons = [
-                (turn, float(advantage))
-                for episode, advantages in zip(judged, turn_numbers(Grpo(), judged), strict=True)
-                for turn, advantage in zip(episode.info["turns"], advantages, strict=True)
-            ]
+            lessons: Lessons = []
+            by_group: dict[int, Lessons] = {}
+            for episode, advantages in zip(judged, turn_numbers(Grpo(), judged), strict=True):
+                turns = [{key: turn[key] for key in ("message", "state", "reply")} for turn in episode.info["turns"]]
+                own = list(zip(turns, map(float, advantages), strict=True))
+                lessons += own
+                by_group.setdefault(episode.group, []).extend(own)
+            groups += by_group.values()
+            if self.variant == "replay":
+                # As many groups as `mixed` dreams of, from everything that was truly played so far.
+                known = [*memory, *groups]
+                drawn = seeds.generator(seed, "replay").integers(len(known), size=len(asleep) // rollout.group_size)
+                lessons += [lesson for place in drawn for lesson in known[place]]
             fit(policy, lessons, settings.epochs, settings.rate, seed)
             self.run.log(stage, step, {"success": float(np.mean([episode.success for episode in episodes]))})
         self.learner.save_policy(self.checkpoint("rl", number), policy)
         self.learner.write(self._real(number), kept)
+        if self.variant == "replay":
+            write_json(self._groups(number), groups)
         return {"true_steps": sum(map(len, kept))}
 
     def dream(self, pages: NextPages, planned: Sequence[Attempt], policy: LinearPolicy, seed: int) -> list[Episode]:
@@ -114,6 +130,15 @@ class WebVariant(DynaVariant):
     def _real(self, number: int) -> Path:
         """The true steps of a round."""
         return self.run.path / "data" / f"rl-{self.name}-{number}.parquet"
+
+    def _groups(self, number: int) -> Path:
+        """The turns of a round's true episodes with their advantages, group by group."""
+        return self.run.path / "data" / f"groups-{self.name}-{number}.json"
+
+    def _read_groups(self, number: int) -> list[Lessons]:
+        if self.variant != "replay":
+            return []
+        return [[(turn, advantage) for turn, advantage in group] for group in read_json(self._groups(number))]
 
     # The model
 

@@ -29,11 +29,11 @@ from oneiro.systems.plan.recipe import PlanRecipe
 ORDER = (
     "random",
     "policy",
+    "policy, and its successes",
     "policy, vote",
     "policy, vote, told",
     "policy, vote, veto at random",
     "policy, vote, veto by the model",
-    "policy, and its successes",
     "beam, no change",
     "beam, shuffled model",
     "beam, another context",

@@ -113,11 +113,16 @@ class PlanWebEvaluationSettings(Settings):
 
 
 class PlanWebRecipe(WebRecipe):
-    """A page model from play without rewards, then search with the task's own check of the address as value."""
+    """A page model from play without rewards, then search with a value from the same play and its rewards."""
 
     pipeline: ClassVar[str] = PIPELINE
     planning_class: ClassVar[str] = "oneiro.systems.plan.web:WebPlanning"
     planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5)
+    least: float = Field(0.01, ge=0, le=1)
+    """An action is proposed if its probability is at least this share of the likeliest one's."""
+    value: Literal["learned", "address"] = "learned"
+    """Who says what pages are worth: a value learned from the play and its rewards, or the task's own check, which
+    tells the planner the address that no other row knows."""
     evaluation: PlanWebEvaluationSettings = PlanWebEvaluationSettings()
 
 

@@ -2,9 +2,10 @@
 
     demonstrations  ->  linear policy  ->  its play  ->  page model (pages and actions only)  ->  search
 
-The policy proposes, the page model predicts, and the task's own check of the address values predicted pages. Beside it:
-the policy alone, its vote with the planner's tokens, the policy that also learned its play's successes, and the same
-search in a memory of the play, in a shuffled model and in copies of the true sites.
+The policy that also learned its play's successes proposes, the page model predicts, and a value learned from the same
+play and rewards judges predicted pages: nobody is told where a task ends, unless `value: address` says so. Beside it:
+the policies alone, a vote with the planner's tokens, and the same search in a model in which nothing changes, in a
+memory of the play, in a shuffled model and in copies of the true sites.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 
 from oneiro.agents.learners.pages import (
     WebLearner,
+    browsed_pages,
     by_episode,
     config_of,
     is_success,
@@ -25,6 +27,7 @@ from oneiro.agents.learners.pages import (
     world_of,
 )
 from oneiro.agents.linear import LinearPolicy
+from oneiro.agents.planning.page_values import PageValue, lessons_of
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.planning.webpages import PolicyRanking, PolicyVotes, address_rule, observe, page_goal
@@ -38,6 +41,7 @@ from oneiro.tasks.base import Cached
 from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.slot_model import right_kind
+from oneiro.tasks.webpage.state import PageSituation, PageState
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
 from oneiro_web.plugin import WebWorld
@@ -53,29 +57,33 @@ class WebPlanning(WebLearner, Planning):
     recipe: PlanWebRecipe
     curve: ClassVar = ("Loss of the policy", "policy")
     steps_title: ClassVar[str] = "the policy's steps on unseen tasks"
-    beside: ClassVar = ("policy", "policy, vote")
+    beside: ClassVar = (
+        *("policy", "policy, and its successes", "policy, vote"),
+        *("beam, no change", "beam, shuffled model", "beam, lookup"),
+    )
 
     def evaluate(self) -> dict[str, Any]:
         """How true the model is, and what search in it reaches."""
-        cases, model, policy = self.steps, self.models.load(self.model_stage), self.policy()
+        cases, model, improved = self.steps, self.models.load(self.model_stage), self.improve()
         pool = list(dict.fromkeys(case.state for case in cases))[:POOL]
         lookup, true_web = PageLookup(cases, 0), TrueWeb(self.branching_world)
         inside = {
             "model": PageDynamics(model),
+            "no change": PageDynamics(unchanged),
             "lookup": PageDynamics(looked_up(lookup)),
             "shuffled model": PageDynamics(shuffle_pages(model, pool, self.seed)),
             "true web": true_web,
         }
-        rows = {f"beam, {name}": self.measure(self.planner(one, policy)) for name, one in inside.items()}
+        rows = {f"beam, {name}": self.measure(self.planner(one, improved)) for name, one in inside.items()}
         true_web.close()
         votes = self.votes(rows["beam, model"]["tokens"], 1.0, self.recipe.evaluation.vote_most)
-        rows["policy"] = self.measure(policy)
-        rows["policy, vote"] = self.measure(VotePolicy(PolicyVotes(policy, votes), observe))
-        rows["policy, and its successes"] = self.measure(self.improve())
+        rows["policy"] = self.measure(self.policy())
+        rows["policy, and its successes"] = self.measure(improved)
+        rows["policy, vote"] = self.measure(VotePolicy(PolicyVotes(improved, votes), observe))
         for name, row in rows.items():
             self.run.say(f"repeat {self.number}, {name}: {np.mean(row['success']):.1%}")
         if self.number == 0:
-            searching = self.planner(inside["model"], policy)
+            searching = self.planner(inside["model"], improved)
             episodes = self.play_tasks(searching, self.seed, self.tasks[: self.recipe.evaluation.traces])
             self.write_traces(traces(searching, episodes, "beam search in the page model"))
         return {"rows": {TITLE: rows}, "steps": self.accuracy(model, lookup)}
@@ -99,7 +107,7 @@ class WebPlanning(WebLearner, Planning):
         _, played = record_episodes(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)
         shares: dict[str, Any] = {}
         ways: dict[str, NextPages] = {
-            "no change": lambda cases: [case.state for case in cases],
+            "no change": unchanged,
             "lookup": looked_up(lookup),
             "model": model,
         }
@@ -131,8 +139,17 @@ class WebPlanning(WebLearner, Planning):
 
     def planner(self, inside: PageDynamics, policy: LinearPolicy) -> PlanningPolicy[BrowsedPage]:
         """A planner with a cache of its own: what it costs does not depend on who asked before."""
-        planner = make_planner(Cached(inside), PolicyRanking(policy), RuleValue(address_rule), self.recipe.planner)
-        return PlanningPolicy(planner, observe, page_goal, predicts=False)
+        told = self.recipe.value == "address"
+        value = RuleValue(address_rule) if told else self.value
+        planner = make_planner(Cached(inside), PolicyRanking(policy, self.recipe.least), value, self.recipe.planner)
+        return PlanningPolicy(planner, observe, page_goal if told else lambda world: None, predicts=False)
+
+    @cached_property
+    def value(self) -> PageValue:
+        """From the demonstrations and the play with its rewards, which the improved policy has too."""
+        episodes = by_episode(self.steps)
+        lessons = [one for steps in episodes for one in lessons_of(browsed_pages(steps), is_success(steps))]
+        return PageValue(lessons, seeds.derive(self.seed, "value"))
 
     def measure(self, policy: Policy, seed: int | None = None) -> dict[str, Any]:
         row = self.row(policy, self.play_tasks(policy, self.seed if seed is None else seed, self.tasks))
@@ -144,6 +161,11 @@ class WebPlanning(WebLearner, Planning):
             form = dialogue(config_of(self.recipe).max_actions, predicts=not isinstance(policy, PlanningPolicy))
         planned = attempts_at(tasks, 1, "eval")
         return play(world_of(self.recipe), planned, policy, form, None, seeds.derive(seed, "test"))
+
+
+def unchanged(cases: Sequence[PageSituation]) -> list[PageState | None]:
+    """A model in which nothing ever changes: what search and value add without one."""
+    return [case.state for case in cases]
 
 
 def _share(hits: list[bool]) -> float | None:

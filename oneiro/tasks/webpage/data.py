@@ -13,6 +13,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import some
+from oneiro.tasks.webpage.content import decided_by_content, site_names
 from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor
@@ -87,7 +88,15 @@ def open_data(recipe: WebPageRecipe, run: Run) -> WebPageData:
     known = {case.question for case in learned}
     apart = distinct((case for case in train if case.episode in chosen), stops)
     validation = [case for case in apart if case.question not in known]
-    return WebPageData(learned, validation, distinct(test, stops), test)
+    data = WebPageData(learned, validation, distinct(test, stops), test)
+    if not settings.content:
+        return data
+    names, lines = site_names(learned), recipe.task.lines
+    train, validation, cases = (
+        [case for case in part if decided_by_content(case, lines, names)]
+        for part in (data.train, data.validation, data.test)
+    )
+    return WebPageData(train, validation, cases, test)
 
 
 def some_steps(cases: Sequence[PageTransition], rows: int, seed: int) -> list[PageTransition]:

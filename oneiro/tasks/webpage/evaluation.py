@@ -18,7 +18,7 @@ from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.state import PageTransition
 
-FIGURES = ("precision", "recall", "f1", "id_free_f1")
+FIGURES = ("precision", "recall", "f1", "id_free_f1", "content")
 Answers = Mapping[str, str] | Callable[[PageTransition], str]
 """Raw model outputs by the id of their step, or a function that gives them."""
 
@@ -115,7 +115,8 @@ def tables(
     """Figures on changed pages and on all, by site, on actions that fail, and against depth where it was measured."""
     scorer = task.config.scorer
     note = (
-        "Intervals are over episodes. copy: every shown line goes and comes again. lookup: the nearest training step."
+        "Intervals are over episodes. delete all: every shown line goes. copy: it goes and comes again. lookup: the "
+        "nearest training step. content: new and updated items, and deletions as far as they are told from what stays."
     )
     made = [
         _figures(f"Steps that change the page, {scorer} scorer", rows, lambda row: row["changed"], note),

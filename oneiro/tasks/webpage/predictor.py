@@ -28,8 +28,9 @@ from oneiro.tasks.webpage.prompt import (
     outcome_lines,
     situation_text,
 )
-from oneiro.tasks.webpage.score import PageScore, judge, official_score
-from oneiro.tasks.webpage.state import PageSituation, PageTransition, shown_items, true_diff
+from oneiro.tasks.webpage.score import PageScore, content_score, judge, official_score
+from oneiro.tasks.webpage.slot_model import SlotModel
+from oneiro.tasks.webpage.state import PageSituation, PageTransition, change_to, shown_items, true_diff
 from oneiro_web.diff import Diff
 
 Scorer = Literal["strict", "official"]
@@ -60,7 +61,10 @@ class WebPagePredictorConfig(BaseModel):
     reasoning: bool = False
     """Whether the model is to think in words first."""
     scorer: Scorer = "strict"
-    """What the reward is: F1 over records, or the published F1 over lines of the whole text."""
+    """Whose F1 is reported and, with `reward: f1`, paid: over records, or the published one over lines of the text."""
+    reward: Literal["f1", "content"] = "f1"
+    """What RL is paid for: the scorer's F1, in which deletions count as much as what comes, or `content`, which pays
+    nothing for deleting everything that is shown."""
 
     @model_validator(mode="after")
     def _numbers_of_brief_prompts(self) -> WebPagePredictorConfig:
@@ -132,6 +136,10 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     def score(self, text: str, case: PageTransition) -> PageScore:
         return self.official(text, case) if self.config.scorer == "official" else self.judge(text, case)
 
+    def content(self, text: str, case: PageTransition) -> float:
+        """The score of what comes, which pays nothing for deleting everything."""
+        return content_score(self.parse(text, case), self.truth(case), len(shown_items(case, self.config.lines)))
+
     def changes(self, case: PageTransition) -> bool:
         """Whether the action changes anything of what is shown."""
         return bool(self.truth(case))
@@ -144,34 +152,47 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         return {head: float(claimed.get(head) == value) for head, value in true.items()}
 
     def reward(self, text: str, case: PageTransition) -> Reward:
-        f1 = self.score(text, case).f1
+        name = self.config.reward
+        change = self.content(text, case) if name == "content" else self.score(text, case).f1
         if not self.config.heads:
-            return Reward(f1, {"f1": f1})
+            return Reward(change, {name: change})
         right = self.heads_right(text, case)
         heads = HEADS_SHARE * sum(right.values()) / len(right)
-        return Reward((1 - HEADS_SHARE) * f1 + heads, {"f1": (1 - HEADS_SHARE) * f1, "heads": heads})
+        return Reward((1 - HEADS_SHARE) * change + heads, {name: (1 - HEADS_SHARE) * change, "heads": heads})
 
     def metrics(self, text: str, case: PageTransition) -> dict[str, float]:
-        """Precision, recall and F1 under the configured scorer, F1 without ids, and whether the answer could be
-        read."""
+        """Precision, recall and F1 under the configured scorer, F1 without ids, the content score, and whether the
+        answer could be read."""
         strict, score = self.judge(text, case), self.score(text, case)
         return {
             **score.figures(),
             "id_free_f1": strict.id_free_f1,
+            "content": self.content(text, case),
             "parsed": float(strict.flaw is None),
             **{f"{head}_right": right for head, right in self.heads_right(text, case).items()},
         }
 
     def baselines(self, train: Sequence[PageTransition] = ()) -> dict[str, Callable[[PageTransition], str]]:
-        """Nothing changes, the page is loaded again, the nearest training step, and the truth."""
-        rows: dict[str, Callable[[PageTransition], str]] = {"no change": self.no_change, "copy": self.copy}
+        """Nothing changes, everything goes, the page is loaded again, the nearest training step, the slot model, the
+        truth.
+        """
+        rows: dict[str, Callable[[PageTransition], str]] = {
+            "no change": self.no_change,
+            "delete all": self.delete_all,
+            "copy": self.copy,
+        }
         if len(train):
-            lookup = PageLookup(train, self.config.lines)
+            lookup, slots = PageLookup(train, self.config.lines), SlotModel.fit(train)
             rows["lookup"] = lambda case: self.write(lookup(case), case)
+            rows["slot model"] = lambda case: self.write(change_to(case, slots.page(case), self.config.lines), case)
         return {**rows, "perfect": self.target}
 
     def no_change(self, case: PageSituation) -> str:
         return self.write(Diff(), case)
+
+    def delete_all(self, case: PageSituation) -> str:
+        """Everything that is shown goes, and nothing comes: what an answer earns that knows nothing of the page."""
+        return self.write(Diff(deleted=shown_items(case, self.config.lines)), case)
 
     def copy(self, case: PageSituation) -> str:
         """The page copied: every line goes, and comes again."""

@@ -23,10 +23,13 @@ class WebPageDataSettings(Settings):
     """A parquet file of test steps, where `train` is one."""
     sites: tuple[str, ...] = ("reddit",)
     """Sites whose tasks are played."""
-    policy: Literal["random", "oracle", "mixture"] = "mixture"
-    """Who plays. A mixture begins with the oracle's actions and goes on at random."""
+    policy: Literal["random", "oracle", "mixture", "tinker"] = "mixture"
+    """Who plays. A mixture takes some of the oracle's actions and others at random; `tinker` tries the controls of a
+    page instead."""
     oracle_share: float = Field(0.85, ge=0, le=1)
-    """mixture: chance that the next action is still the oracle's."""
+    """mixture, tinker: chance that an action is the oracle's."""
+    content: bool = False
+    """Keep only steps inside a page whose change is a copy, a permutation or a sum of what is shown."""
     episodes: int = Field(300, ge=1)
     """Training tasks: other content and other templates than the test tasks have."""
     test_episodes: int = Field(60, ge=1)

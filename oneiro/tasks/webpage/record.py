@@ -15,7 +15,7 @@ import numpy as np
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, same_items
-from oneiro.worlds.base import Step
+from oneiro.worlds.base import Step, World
 from oneiro.worlds.baselines import Policy, mixture, oracle_policy, random_policy
 from oneiro.worlds.registry import config_for, world_class
 from oneiro_web.diff import compare
@@ -101,6 +101,23 @@ class RecordingWeb(WebWorld):
             return f"type [{beyond}] [{self.task.intent.split()[0]}] [1]" if typed else f"click [{beyond}]"
         return f"click [{nodes[int(rng.integers(len(nodes)))].id}]"
 
+    def try_control(self, rng: np.random.Generator) -> str:
+        """An action on a control of the page's own part; a random one where there is none."""
+        above, below = PageState.of(self.page).frame()
+        nodes = list(self.page.nodes.values())[above:below]
+        roles = [role for role in TRIED if any(node.role == role for node in nodes)]
+        if not roles:
+            return self.random_action(rng)
+        role = roles[int(rng.integers(len(roles)))]
+        controls = [node for node in nodes if node.role == role]
+        node = controls[int(rng.integers(len(controls)))]
+        if role not in ("textbox", "searchbox"):
+            return f"click [{node.id}]"
+        # A small number suits quantities and prices, a word of the page suits filters.
+        words = [word for other in nodes for word in other.name.split() if word.isalnum()]
+        text = words[int(rng.integers(len(words)))] if words and rng.random() < 0.5 else str(rng.integers(1, 10))
+        return f"type [{node.id}] [{text}] [{int(rng.integers(2))}]"
+
     @property
     def fields(self) -> bool:
         """Whether the page has anything to type into."""
@@ -142,6 +159,23 @@ def collect(
         advance(1)
 
 
+TRIED = ("button", "option", "checkbox", "radio", "textbox", "searchbox", "link")
+"""Roles of controls that `tinkering` tries, each equally often where a page has it."""
+
+
+def tinkering(share: float) -> Policy:
+    """The oracle's action with probability `share`, else one on a control in the page's own part: steps that sort,
+    filter, vote, fill in and delete, where a random policy mostly leaves the page.
+    """
+    follow = mixture(1.0)
+
+    def choose(world: World, rng: np.random.Generator) -> str:
+        assert isinstance(world, RecordingWeb)
+        return follow(world, rng) if rng.random() < share else world.try_control(rng)
+
+    return choose
+
+
 Advance = Callable[[int], object]
 
 
@@ -152,7 +186,7 @@ class Collection:
     world: str
     settings: dict[str, Any]
     policy: str
-    """`random`, `oracle`, `mixture`, or the folder of a model."""
+    """`random`, `oracle`, `mixture`, `tinker`, or the folder of a model."""
     episodes: int
     split: str = "train"
     """`train`, or `test`: content that training never has."""
@@ -170,7 +204,12 @@ class Collection:
     @property
     def scripts(self) -> dict[str, Policy]:
         """The policies that need no model."""
-        return {"random": random_policy, "oracle": oracle_policy, "mixture": mixture(self.oracle_share)}
+        return {
+            "random": random_policy,
+            "oracle": oracle_policy,
+            "mixture": mixture(self.oracle_share),
+            "tinker": tinkering(self.oracle_share),
+        }
 
 
 def steps_of(collection: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:

@@ -8,6 +8,9 @@ Official, the published reward of RLVR-World's web task, for comparing numbers: 
 text. Thinking is read as well, the word `None` is an item, an empty answer to an unchanged page scores 0, and whatever
 stands behind a heading on its line is lost. The original reaches the intersection by a Hungarian assignment of costs 0
 and 10000, which is the same number. Bounded here: a text of more than `MAX_CHARACTERS` or `MAX_LINES` scores 0.
+
+Content, a reward beside the two: what comes counts, and what goes only as far as it is told from what stays. Both F1s
+pay an answer that deletes every shown line more than half on pages that are left; content pays it nothing.
 """
 
 from __future__ import annotations
@@ -47,6 +50,24 @@ def judge(predicted: PagePrediction | Malformed, truth: Diff) -> PageScore:
     loose, loose_true = (Counter((block, own[1:]) for block, own in records) for records in (claimed, true))
     _, _, id_free = figures((loose & loose_true).total(), len(claimed) + false, len(true))
     return PageScore(precision, recall, f1, id_free)
+
+
+def content_score(predicted: PagePrediction | Malformed, truth: Diff, shown: int) -> float:
+    """F1 over new and updated items, times how well deleted lines are told from kept ones; `shown` counts all of them.
+
+    The second factor is Youden's J, the share of true deletions that is named less the share of kept lines that is:
+    0 for an answer that deletes everything shown, and 0 for one that deletes nothing where something goes.
+    """
+    if isinstance(predicted, Malformed):
+        return 0.0
+    came, came_true = ({one for one in _records(change) if one[0] != 1} for change in (predicted.change, truth))
+    gone, gone_true = (set(map(record, change.deleted)) for change in (predicted.change, truth))
+    _, _, f1 = figures(len(came & came_true), len(came) + predicted.false[0] + predicted.false[2], len(came_true))
+    recall = len(gone & gone_true) / len(gone_true) if gone_true else 1.0
+    # Where every shown line goes there is none to be kept; a deletion of a line that is not there still costs.
+    kept = shown - len(gone_true) or max(1, shown)
+    alarms = min(1.0, (len(gone - gone_true) + predicted.false[1]) / kept)
+    return f1 * max(0.0, recall - alarms)
 
 
 def figures(hits: int, claimed: int, true: int) -> tuple[float, float, float]:

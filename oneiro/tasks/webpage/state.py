@@ -172,6 +172,15 @@ def shown_items(case: PageSituation, lines: int) -> Items:
     return window_before(case, lines).of(case.state)
 
 
+def change_to(case: PageSituation, page: PageState | None, lines: int) -> Diff:
+    """The change that leads to a predicted page, of what is shown; None, a page that nobody could predict, is none."""
+    if page is None:
+        return Diff()
+    same = match(case.state.items, page.items) if case.state.same_document(page) else ()
+    matched = same_items(case.state, page, same)
+    return true_diff(PageTransition(case.site, "", case.state, case.action, after=page, matched=matched), lines)
+
+
 def true_diff(case: PageTransition, lines: int) -> Diff:
     """What the action changed of what is shown. A line that leaves the window is deleted, one that enters it is new."""
     before, after = window_before(case, lines), window_after(case, case.after, lines)

@@ -18,7 +18,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, true_rows
-from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
+from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import PageLookup
@@ -146,7 +146,7 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
                 "perfect": self._depth(true_predictor(task, self.data.episodes)),
             }
         made = tables(task, rows, deep)
-        return {"tables": [table.data() for table in made], "notes": verdict(measured, rows["lookup"])}
+        return {"tables": [table.data() for table in made], "notes": verdict(measured, rows)}
 
 
 def judge_answer(task: WebPagePredictor, case: PageTransition, text: str) -> JudgedAnswer:
@@ -187,19 +187,18 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
     return {name: sum(values) / len(values) for name, values in parts.items() if values}
 
 
-def verdict(measured: Mapping[str, dict[str, Any]], lookup: dict[str, Any]) -> Sequence[str]:
-    """What RLVR added to its start, and how it stands to the lookup, in sentences."""
+def verdict(measured: Mapping[str, dict[str, Any]], rows: Mapping[str, dict[str, Any]]) -> Sequence[str]:
+    """What RLVR added to its start, and how it stands to the rows that it must beat, in sentences."""
     (first, before), *_, (last, after) = ((name, row["steps"]) for name, row in measured.items())
     if not before["changed"]:
         return []
-    one, two, three = (row["changed"]["f1"] for row in (before, after, lookup))
+    one, two, three = (row["changed"]["f1"] for row in (before, after, rows["lookup"]))
     was, now, looked_up = (Cell(**cell).words("{:.1%}") for cell in (one, two, three))
 
-    gained, ahead = (difference(after, other).words("{:+.1%}") for other in (before, lookup))
+    others = [name for name in (first, CONTROL, "delete all", "lookup", "slot model") if name in rows]
+    ahead = "; ".join(f"less {name} {difference(after, rows[name]).words('{:+.1%}')}" for name in others)
     return [
         f"On {one['n']} test steps that change the page, of unseen tasks, {first} has F1 {was} and {last} "
-        f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has "
-        f"{looked_up}: {intervals_apart(three['high'], two['low'])} with {last}'s.",
-        f"Step by step, F1 of {last} less {first}'s is {gained}, less the lookup's {ahead}; intervals are over "
-        "episodes.",
+        f"{now}: {intervals_apart(one['high'], two['low'])}. The lookup among training steps has {looked_up}.",
+        f"Step by step, F1 of {last}: {ahead}. Intervals are over episodes.",
     ]

@@ -205,6 +205,8 @@ def test_proposals_are_the_policys_likeliest_and_votes_its_most_frequent(world: 
     (ranked,) = PolicyRanking(policy)([root], 3, 0)
     assert ranked.actions[0] == "click [7]" and ranked.tokens == 3
     assert list(ranked.weights) == sorted(ranked.weights, reverse=True)
+    (likely,) = PolicyRanking(policy, least=1.0)([root], 3, 0)
+    assert likely.actions == ("click [7]",) and likely.tokens == 1  # nothing else is as likely
     (voted,) = PolicyVotes(policy, 50)([root], 1, 0)
     assert voted.actions == ("click [7]",) and voted.tokens == 50
     (first,) = objective_first([root], 4, 0)

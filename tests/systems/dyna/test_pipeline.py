@@ -12,7 +12,8 @@ import pytest
 from oneiro.agents.learners.lake import steps_in
 from oneiro.rundir.records import read_lines, read_log
 from oneiro.rundir.run import Run
-from oneiro.systems.dyna.pipeline import DynaVariant, steps_table
+from oneiro.runtime.files import read_json
+from oneiro.systems.dyna.pipeline import DynaVariant, equal_steps_table, steps_table
 from oneiro.systems.dyna.recipe import DynaSettings, Variant
 from oneiro.tasks.webpage.parquet import read_parquet
 from tests.toy_system import ToyRecipe
@@ -23,17 +24,20 @@ Finished = Callable[[str, str], Path]
 def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
     run = finished("dyna/web", "smoke")
     log = (run / "log.txt").read_text()
-    assert "stage 1 of 15: policy-0" in log and "stage 15 of 15: compare" in log
+    assert "stage 1 of 18: policy-0" in log and "stage 18 of 18: compare" in log
     before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
     logged = {
         name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
-        for name in ("real-only", "dream-only", "mixed")
+        for name in ("real-only", "replay", "dream-only", "mixed")
     }
     true = {name: len(read_parquet(run / "data" / f"rl-{name}-0-1.parquet")) for name in logged}
     for name, rows in logged.items():
         assert [row["step"] for row in rows] == [before, before + true[name]]
         assert all(row["gap"] == pytest.approx(row["dreamed_success"] - row["true_success"]) for row in rows)
     assert true["dream-only"] == 0 < true["mixed"] < true["real-only"]
+    assert 0 < true["replay"] < true["real-only"]
+    (group,) = read_json(run / "data" / "groups-replay-0-1.json")  # half of two groups is truly played
+    assert sorted(group[0][0]) == ["message", "reply", "state"] and len(group) == true["replay"]
     folders = {path.name for path in (run / "checkpoints").iterdir()}
     assert "refresh-mixed-0-1" in folders and "refresh-dream-only-0-1" not in folders
 
@@ -58,20 +62,59 @@ def test_a_dyna_run_counts_true_steps_and_logs_the_gap_at_every_evaluation(finis
 
 
 def test_the_steps_that_a_variant_needs_are_those_of_the_first_measurement_that_is_as_good() -> None:
-    def curve(*points: tuple[int, float]) -> dict[str, object]:
-        return {"rounds": [{"true_steps": steps, "true_success": success} for steps, success in points], "stopped": ""}
-
     table, notes = steps_table(
         {
             "real-only": [curve((100, 0.2), (1000, 0.6))],
-            "mixed": [curve((100, 0.2), (300, 0.65), (400, 0.7))],
+            "mixed": [curve((100, 0.2), (300, 0.6), (400, 0.7))],
             "dream-only": [curve((100, 0.2), (100, 0.3))],
         }
     )
     assert table is not None
     found = {str(row[0].value): row[3].value for row in table.rows}
     assert found == {"real-only": 1000, "mixed": 300, "dream-only": None}
-    assert "mixed reaches real-only's final success in 1 of 1 repeats, with 30%" in notes[0]
+    assert "mixed reaches real-only's final success in 1 of 1 repeats that learned, with 30%" in notes[0]
+
+
+def test_nobody_saves_steps_where_real_only_learned_nothing() -> None:
+    still, good = curve((100, 0.2), (1000, 0.2)), curve((100, 0.2), (1000, 0.7))
+    table, notes = steps_table({"real-only": [still], "mixed": [curve((100, 0.2), (200, 0.2))]})
+    assert table is None and notes == [
+        "Repeat 0: real-only learned nothing to speak of (20.0% before, 20.0% after), so no steps are saved."
+    ]
+    table, notes = steps_table({"real-only": [still, good], "mixed": [good, good]})
+    assert table is not None and [row[1].value for row in table.rows] == [1, 1]
+    assert "in 1 of 1 repeats that learned" in notes[1]
+
+
+def test_success_at_equal_true_steps_lies_on_the_line_between_two_measurements() -> None:
+    table, notes = equal_steps_table(
+        {
+            "real-only": [curve((100, 0.0), (1000, 0.9))],
+            "replay": [curve((100, 0.0), (400, 0.2))],
+            "mixed": [curve((100, 0.0), (250, 0.2), (400, 0.6))],
+            "dream-only": [curve((100, 0.0), (100, 0.9))],
+        }
+    )
+    assert table is not None
+    rows = {str(row[0].value): [row[place].value for place in (1, 2, 3, 5)] for row in table.rows}
+    # After 100, 200 and 300 of the 300 steps that all took.
+    assert rows["real-only"] == pytest.approx([0.1, 0.2, 0.3, 400])
+    assert rows["replay"] == pytest.approx([0.2 / 3, 0.4 / 3, 0.2, 400])
+    assert rows["mixed"] == pytest.approx([0.4 / 3, 0.2 + 0.4 / 3, 0.6, 400])
+    assert "dream-only" not in rows and notes[0].startswith("At equal true steps, success of mixed less replay: +40.0%")
+
+
+def curve(*points: tuple[int, float]) -> dict[str, Any]:
+    """Measurements of ten levels, of which a share is solved."""
+    rounds = [
+        {
+            "true_steps": steps,
+            "true_success": share,
+            "success": [1.0] * round(10 * share) + [0.0] * round(10 - 10 * share),
+        }
+        for steps, share in points
+    ]
+    return {"rounds": rounds, "stopped": ""}
 
 
 class Given(DynaVariant):

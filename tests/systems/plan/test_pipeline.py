@@ -73,7 +73,7 @@ def test_planning_from_a_predictor_needs_the_prompts_that_it_was_trained_with(
 def test_a_web_run_has_every_row_the_control_of_the_same_data_and_traces(finished: Finished) -> None:
     run = finished("plan/web", "smoke")
     rows = {"random", "policy", "policy, vote", "policy, and its successes", "best possible"}
-    searched = {f"beam, {name}" for name in ("model", "lookup", "shuffled model", "true web")}
+    searched = {f"beam, {name}" for name in ("model", "no change", "lookup", "shuffled model", "true web")}
     assert rows | searched == set(names(run))
     assert names(run, 1) == ["no change", "lookup", "model"]
     traces = json.loads((run / "traces.json").read_text())["traces"]

@@ -26,6 +26,11 @@ from oneiro.tasks.webpage.recipe import WebPageRecipe
 from oneiro.tasks.webpage.world import open_world
 from tests.tasks.webpage.cases import recorded
 
+ROWS = [
+    *("no change", "delete all", "copy", "lookup", "slot model"),
+    *("SFT", "SFT continued", "RLVR", "perfect"),
+]
+
 
 @pytest.fixture(scope="module")
 def alone(finished: Callable[[str, str], Path]) -> Path:
@@ -41,11 +46,11 @@ def task() -> WebPagePredictor:
 def test_a_run_ends_with_every_table_and_all_its_rows(alone: Path) -> None:
     tables = {table["title"]: table for table in json.loads((alone / "summary.json").read_text())["tables"]}
     changed, everything, sites, seen, failed, depth = tables.values()
-    assert [row["answers"] for row in changed["rows"]] == ["no change", "copy", "lookup", "SFT", "RLVR", "perfect"]
+    assert [row["answers"] for row in changed["rows"]] == ROWS
     assert changed["rows"][-1]["F1"]["value"] == 1.0 and changed["rows"][0]["F1"]["value"] == 0.0
-    assert seen["columns"] == ["answers", "seen", "new"] and len(seen["rows"]) == 6
-    assert len(everything["rows"]) == 6 and "reddit" in sites["columns"] and "all" in failed["columns"]
-    assert depth["columns"][1:] == ["no change", "copy", "lookup", "SFT", "RLVR", "perfect"]
+    assert seen["columns"] == ["answers", "seen", "new"] and len(seen["rows"]) == len(ROWS)
+    assert len(everything["rows"]) == len(ROWS) and "reddit" in sites["columns"] and "all" in failed["columns"]
+    assert depth["columns"][1:] == ROWS
     kept = list((alone / "episodes").iterdir())
     assert any("evaluate-rlvr" in path.name for path in kept) and any(path.name.startswith("rl-") for path in kept)
 
@@ -69,7 +74,7 @@ def test_the_model_of_a_run_answers_on_the_command_line_and_as_a_world(
     options = ["--data", f"{data}/test.parquet", "--train", f"{data}/train.parquet", "--rows", "3"]
     assert main(["eval", "web-page", "--model", str(alone), *options, "--json", str(out)]) == 0, capsys.readouterr()
     rows = [row["answers"] for row in json.loads(out.read_text())["tables"][0]["rows"]]
-    assert rows[:3] == ["no change", "copy", "lookup"] and rows[-1] == "perfect"
+    assert rows[:5] == ROWS[:5] and rows[-1] == "perfect"
     world = open_world(str(alone), "web:reddit")
     world.reset(seed=0)
     assert "malformed" in world.step("click [2]")[4] and world.predictor.config.lines == 14

@@ -1,0 +1,86 @@
+"""The learned value of pages: what an episode teaches, what a page says of its task, and what is learned of both."""
+
+from __future__ import annotations
+
+import pytest
+
+from oneiro.agents.planning.base import Root
+from oneiro.agents.planning.page_values import Lesson, PageValue, common_words, facts_of, lessons_of, similarity
+from oneiro.tasks.webpage.dynamics import BrowsedPage
+from oneiro.tasks.webpage.state import PageState
+from oneiro_web.diff import Item
+
+WORDS = frozenset(("Show", "the", "way", "from", "foot.", "posts", "forum", "newest"))
+TASK = "Show the way from Mill Park to Red Fig on foot."
+
+
+def at(url: str, *lines: str, answer: str | None = None, task: str = TASK) -> BrowsedPage:
+    items = tuple(Item(number, line, 0) for number, line in enumerate(lines, start=1))
+    return BrowsedPage("map", task, PageState(f"http://map.org/{url}", items), answer=answer)
+
+
+START, FORM = at("", "link 'Directions'"), at("way", "textbox 'From'", "StaticText 'Mill Park'")
+RIGHT = at("way?from=Mill+Park&to=Red+Fig&mode=foot", "heading 'Red Fig'")
+
+
+def test_an_episode_teaches_how_far_the_goal_was_and_where_not_to_stop() -> None:
+    views = [(START, "click [1]"), (FORM, "click [2]"), (RIGHT, "stop []")]
+    assert list(lessons_of(views, True)) == [
+        Lesson(START, False, pytest.approx(0.9**3)),
+        Lesson(START, True, 0.0),
+        Lesson(FORM, False, pytest.approx(0.9**2)),
+        Lesson(FORM, True, 0.0),
+        Lesson(RIGHT, True, 1.0),
+    ]
+    assert list(lessons_of(views, False)) == [Lesson(RIGHT, True, 0.0)]  # it may have been on its way until then
+
+
+def test_a_page_says_which_of_the_tasks_names_stand_where() -> None:
+    found = facts_of(RIGHT, WORDS)
+    assert "address has all of the names" in found and "headings has some of the names" in found
+    assert "fields has some of the names" in facts_of(FORM, WORDS) and "page has none of the names" in facts_of(
+        START, WORDS
+    )
+    assert {"query from=name 0", "query to=name 1", "query mode=foot", "asked foot", "asked way"} <= found
+    assert "query from=name 1" in facts_of(at("way?from=Red+Fig&to=Mill+Park&mode=foot"), WORDS)
+    other = "Show the way from Old Dock to Blue Hill on foot."
+    same = at("way?from=Old+Dock&to=Blue+Hill&mode=foot", "heading 'Blue Hill'", task=other)
+    assert similarity(facts_of(same, WORDS), found) == 1.0  # other names, the same facts
+    small = facts_of(at("f/nyc/new", task="Show the posts of the forum nyc, newest first."), WORDS | {"first."})
+    assert "part 2=name 0" in small and "asked nyc" not in small  # a rare word is a name
+
+
+def test_words_that_tasks_are_asked_by_are_told_by_how_often_they_stand() -> None:
+    places = [f"Place{number}" for number in range(30)]
+    assert common_words([f"Show the way to {place}" for place in places]) == {"Show", "the", "way"}
+
+
+def test_a_page_that_is_right_for_another_task_is_less_like_it_than_by_its_facts_alone() -> None:
+    one, two = frozenset(("asked open", "asked mine", "kind a")), frozenset(("asked closed", "asked mine", "kind a"))
+    assert similarity(one, two) == pytest.approx((1 / 3) ** 2 * 1)
+    assert similarity(one, one | {"kind b"}) == pytest.approx(1 / 2)
+
+
+def test_a_value_learns_where_tasks_end_and_carries_it_to_other_names() -> None:
+    lessons = []
+    for one, two in (("Mill Park", "Red Fig"), ("Old Dock", "Blue Hill"), ("West Gate", "Iron Bridge")):
+        task = f"Show the way from {one} to {two} on foot."
+        first, second = one.replace(" ", "+"), two.replace(" ", "+")
+        right = at(f"way?from={first}&to={second}&mode=foot", task=task)
+        wrong = at(f"way?from={second}&to={first}&mode=foot", task=task)
+        start = at("", "link 'Directions'", task=task)
+        lessons += lessons_of([(start, "click [1]"), (right, "stop []")], True)
+        lessons += lessons_of([(start, "click [1]"), (wrong, "stop []")], False)
+    value = PageValue(lessons)
+    task = "Show the way from Green Lane to High Mill on foot."
+    pages = [
+        at("way?from=Green+Lane&to=High+Mill&mode=foot", answer="", task=task),
+        at("way?from=High+Mill&to=Green+Lane&mode=foot", answer="", task=task),
+        at("", "link 'Directions'", answer="", task=task),
+        at("", "link 'Directions'", task=task),
+        at("cats?kind=7", "link 'Directions'", task=task),
+    ]
+    right, wrong, early, on, off = value([Root(page) for page in pages])
+    assert right.value > 0.7 and wrong.value < 0.3 and early.value < 0.2 and right.done and early.done
+    assert on.value == pytest.approx(0.9 * 0.9**2) and not on.done  # two actions before the end of each success
+    assert off.value < on.value  # no success was there
