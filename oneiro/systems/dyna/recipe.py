@@ -81,7 +81,9 @@ class DynaWebRecipe(WebRecipe):
     pipeline: ClassVar[str] = PIPELINE
     variant_class: ClassVar[str] = "oneiro.systems.dyna.web:WebVariant"
     variants: list[Variant] = Field(["real-only", "replay", "mixed"], min_length=1)
-    """Where RL plays: the true web, the model, or both. `replay` is the control of `mixed`: as many true episodes, and in the place of dreams earlier true episodes."""
+    """Where RL plays: the true web, the model, or both. `replay` is the control of `mixed`: as many true episodes, and
+    in the place of dreams earlier true episodes.
+    """
     dyna: DynaSettings = DynaSettings(real_share=0.25)
     refresh: SftSettings = SftSettings()
     """How a language model of pages goes on learning after each round, on all true steps so far."""
