@@ -115,10 +115,10 @@ def test_a_plan_counts_the_rows_and_tokens_of_a_played_step(tiny: LanguageModel,
     prefilled: list[int] = []
     compute = tiny.backbone.forward
 
-    def counting(tokens: torch.Tensor, positions: torch.Tensor, plan: object) -> torch.Tensor:
+    def counting(tokens: torch.Tensor, positions: torch.Tensor, plan: object, *wanted: torch.Tensor) -> torch.Tensor:
         if isinstance(plan, Prefill):
             prefilled.append(tokens.numel())
-        return compute(tokens, positions, plan)
+        return compute(tokens, positions, plan, *wanted)
 
     tiny.backbone.forward = counting  # type: ignore[method-assign]
     try:

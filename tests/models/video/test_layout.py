@@ -16,7 +16,7 @@ from oneiro.models.video.layout import FREE, Layout
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import decode_batch
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.video.model import TransformerSettings, create
+from oneiro.tasks.video.model import TransformerSettings, create_transformer
 
 SINGLE, MULTI = Layout.single_step(4375, 320, 13), Layout.multi_step(4375, 80, 1280, 13)
 TINY = Layout.multi_step(codes=20, frame_tokens=3, context_tokens=4, action_tokens=2, future=2, bins=5)
@@ -34,7 +34,7 @@ def test_the_published_lengths_vocabularies_and_offsets() -> None:
 def test_the_published_transformers_have_their_parameter_counts(layout: Layout, millions: float) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    made = create(TransformerSettings(layers=1, width=24, heads=12, mlp=96), layout, 0)
+    made = create_transformer(TransformerSettings(layers=1, width=24, heads=12, mlp=96), layout, 0)
     # The published sizes, counted without making them.
     sizes = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12, "head_dim": 64}
     with torch.device("meta"):
@@ -97,7 +97,7 @@ def test_a_layout_survives_json_and_a_wrong_one_is_refused() -> None:
 
 @pytest.fixture
 def model() -> LanguageModel:
-    made = create(TransformerSettings(layers=2, width=32, heads=2, mlp=64), TINY, seed=1)
+    made = create_transformer(TransformerSettings(layers=2, width=32, heads=2, mlp=64), TINY, seed=1)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for parameter in made.backbone.parameters():
@@ -222,7 +222,7 @@ def test_an_opening_has_as_many_frames_as_there_are_and_forced_actions_follow_th
 
 
 def test_the_transformer_of_a_layout_is_a_llama_of_these_sizes() -> None:
-    made = create(TransformerSettings(layers=2, width=32, heads=2, mlp=64, tied=True), TINY, seed=1)
+    made = create_transformer(TransformerSettings(layers=2, width=32, heads=2, mlp=64, tied=True), TINY, seed=1)
     config = made.model.config
     assert (config.vocab_size, config.hidden_size, config.intermediate_size) == (47, 32, 64)
     assert (config.num_hidden_layers, config.num_attention_heads, config.num_key_value_heads) == (2, 2, 2)
@@ -234,6 +234,6 @@ def test_the_transformer_of_a_layout_is_a_llama_of_these_sizes() -> None:
         20,
     )
     assert made.name == "small" and made.tokenizer is None and made.end_tokens == []
-    same, other = (create(TransformerSettings(layers=1, width=8, heads=1), TINY, seed) for seed in (1, 2))
+    same, other = (create_transformer(TransformerSettings(layers=1, width=8, heads=1), TINY, seed) for seed in (1, 2))
     assert not torch.equal(same.backbone.head_weight, other.backbone.head_weight)
     assert not same.model.config.tie_word_embeddings

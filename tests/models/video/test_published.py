@@ -14,7 +14,7 @@ from oneiro.learning.reconstruction import ReconstructionSettings, train
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings, FrameTokenizerSettings, TokenizerSettings
-from oneiro.tasks.video.model import TransformerSettings, create
+from oneiro.tasks.video.model import TransformerSettings, create_transformer
 
 SIZE = {"height": 256, "width": 320}
 
@@ -43,7 +43,7 @@ def test_a_published_tokenizer_takes_one_step(settings: TokenizerSettings, lengt
     ids=["single", "multi"],
 )
 def test_a_published_transformer_takes_one_step(layout: Layout, loss_tokens: int) -> None:
-    language = create(TransformerSettings(layers=12, width=768, heads=12, mlp=3072), layout, 0)
+    language = create_transformer(TransformerSettings(layers=12, width=768, heads=12, mlp=3072), layout, 0)
     random = np.random.default_rng(0)
     context = random.integers(4375, size=layout.context_tokens)
     frames, actions = (

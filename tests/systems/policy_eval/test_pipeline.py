@@ -24,7 +24,7 @@ from oneiro.systems.policy_eval.agreement import Comparison, agreement_table, pl
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fit_frame, load_rt1, rt1_action, rt1_stops
 from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
-from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create
+from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create_transformer
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
 from oneiro.worlds.robot.simulator import TASKS
@@ -224,7 +224,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = FrameTokenizerSettings(height=16, width=16, patch=4, channels=(8, 8), layers=1, latent=4, levels=(3, 3))
     tokenizer = tokenizers.create(sizes, 0, "cpu")
     layout = Layout.single_step(tokenizer.codes, tokenizer.frame_tokens, 4, past=1)
-    language = create(TransformerSettings(layers=1, width=8, heads=1, mlp=8), layout, 0)
+    language = create_transformer(TransformerSettings(layers=1, width=8, heads=1, mlp=8), layout, 0)
     bins = ActionBins.of(np.array([[-1.0] * 4, [1.0] * 4]))
     language.metadata = VideoMetadata(layout=layout.data(), bins=bins.data(), action_repeat=8).model_dump(mode="json")
     tokenizer.save(folder / "tokenizer")

@@ -27,7 +27,7 @@ from oneiro.systems.policy_eval.recorded_starts import (
     robot_models,
     robot_tables,
 )
-from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create, open_model
+from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create_transformer, open_model
 from oneiro.worlds.robot.episodes import ActionBins, RobotEpisode, open_episodes, read_episode, write_episode
 
 SAID = "open middle drawer"
@@ -51,7 +51,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sizes = FrameTokenizerSettings(height=16, width=16, patch=4, channels=(8, 8), layers=1, latent=4, levels=(3, 3))
     tokenizer = tokenizers.create(sizes, 0, "cpu")
     layout = Layout.single_step(tokenizer.codes, tokenizer.frame_tokens, 13, past=1)
-    language = create(TransformerSettings(layers=1, width=8, heads=1, mlp=8), layout, 0)
+    language = create_transformer(TransformerSettings(layers=1, width=8, heads=1, mlp=8), layout, 0)
     bins = ActionBins(-np.ones(13), np.ones(13))
     how = VideoMetadata(layout=layout.data(), bins=bins.data(), test_every=2)
     language.metadata = how.model_dump(mode="json")

@@ -287,7 +287,7 @@ def test_rows_of_one_state_share_all_that_stands_before_the_command(data: TextGa
     (longest, *_) = sorted(rows.groups, key=len, reverse=True)
     shared = [Example.of(rows.row(number, 0)) for number in longest]
     (batch,) = batches(shared, 100_000)
-    assert isinstance(batch.layout, RowsAfterPrefix) and len(batch.layout.prefixes) == 1
+    assert isinstance(batch, RowsAfterPrefix) and len(batch.prefixes) == 1
 
 
 def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: TextGameData, tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ from oneiro.tasks.video.evaluation import (
     change_table,
     main_table,
 )
-from oneiro.tasks.video.model import TransformerSettings, create, find_tokenizer, open_model
+from oneiro.tasks.video.model import TransformerSettings, create_transformer, find_tokenizer, open_model
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
 from oneiro.tasks.video.task import play, record, verdict
@@ -428,7 +428,7 @@ def test_test_segments_are_spread_over_the_episodes_and_never_twice(episodes: Ep
 
 
 def test_an_episode_is_a_future_whose_frames_are_turns(episodes: Episodes, task: VideoPredictor) -> None:
-    language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
+    language = create_transformer(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
     dataset = VideoDataset(episodes, task.layout.frames)
     windows = dataset.draw(2, "play")
     clips = dataset.cut(windows)
@@ -449,7 +449,7 @@ def test_an_episode_is_a_future_whose_frames_are_turns(episodes: Episodes, task:
 
 
 def test_an_exam_looks_at_nothing_but_the_given_frames(episodes: Episodes, task: VideoPredictor) -> None:
-    language = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
+    language = create_transformer(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
     dataset = VideoDataset(episodes, task.layout.frames)
     evaluation = SegmentEvaluation(task, dataset, fixed_segments(dataset, 3), [])
     before = evaluation.model(Engine(language), SamplingSettings(), 2, 0, lambda done: None)

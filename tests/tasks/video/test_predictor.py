@@ -21,7 +21,7 @@ from oneiro.tasks.video import encodings as video_encodings
 from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resize
 from oneiro.tasks.video.dynamics import Footage, FrameDynamics, likeness
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
-from oneiro.tasks.video.model import TransformerSettings, create
+from oneiro.tasks.video.model import TransformerSettings, create_transformer
 from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot import puck as video_toy
@@ -54,7 +54,7 @@ def task_of(kind: str, episodes: Episodes, **reward: object) -> VideoPredictor:
 
 
 def model_of(task: VideoPredictor) -> LanguageModel:
-    made = create(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
+    made = create_transformer(TransformerSettings(layers=1, width=16, heads=2, mlp=32), task.layout, seed=1)
     with torch.no_grad():
         for parameter in made.backbone.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(4)))
