@@ -67,6 +67,8 @@ class Tabs(WaitingSession):
         self.front = 0
         self.beside = False
         """A grader opens a page of its own: it is no tab."""
+        self.making = False
+        """A page that comes is of our own making."""
         self.secret = ""
         self.context: BrowserContext | None = None
         self.shown: dict[int, Node] | list[int] | None = None
@@ -119,7 +121,11 @@ class Tabs(WaitingSession):
         """A blank tab in front."""
         assert self.context is not None
         count = len(self.tabs)
-        await self.context.new_page()
+        self.making = True
+        try:
+            await self.context.new_page()
+        finally:
+            self.making = False
         while len(self.tabs) == count:
             self.arrived.clear()
             await asyncio.wait_for(self.arrived.wait(), BLANK_SECONDS)
@@ -130,11 +136,18 @@ class Tabs(WaitingSession):
         """A new page: made by us, opened by a page, or beside the tabs for a grader."""
         if self.beside:
             return
-        task = asyncio.ensure_future(self._set_up(window))
+        task = asyncio.ensure_future(self._set_up(window, self.making))
         self.setting_up.add(task)
-        task.add_done_callback(self.setting_up.discard)
+        task.add_done_callback(self._is_set_up)
 
-    async def _set_up(self, window: Window) -> None:
+    def _is_set_up(self, task: asyncio.Task[None]) -> None:
+        self.setting_up.discard(task)
+        self.arrived.set()  # whoever waits for it looks again
+
+    async def _set_up(self, window: Window, own: bool) -> None:
+        """Make a tab of a page. That a page opened it is known from nobody here having made it: Chromium may announce
+        the page before the tab that opens it.
+        """
         opener = next((tab for tab in self.tabs if tab.popups), None)
         if opener is not None:
             opener.popups -= 1
@@ -150,7 +163,7 @@ class Tabs(WaitingSession):
             self.arrived.set()
         self.tabs.append(tab)
         self.front = len(self.tabs) - 1
-        if opener is not None:
+        if not own:
             self.event("new tab")
             try:
                 await window.wait_for_load_state("load")
