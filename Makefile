@@ -38,7 +38,8 @@ demo: $(VENV)/.installed
 
 # Side by side: mypy is one process of a minute, and the tests have seconds in which they wait.
 test: $(VENV)/.installed-dev graphics browser
-	@$(MAKE) --no-print-directory -j3 docs lint pytest
+	@$(MAKE) --no-print-directory -j2 docs lint
+	@$(MAKE) --no-print-directory pytest
 
 pytest: $(VENV)/.installed-dev
 	# One thread each: with more, threads of small operations wait for each other. One worker more than cores keeps

@@ -11,12 +11,14 @@ from playwright.async_api import (
 from oneiro_web.actions import Action, Kind
 from oneiro_web.browsers.base import Failed, address, refused
 from oneiro_web.browsers.chromium.scripts import FIELD, FORGET, HOME, PICK, POINT, SET_DATE, SETTLE
-from oneiro_web.browsers.chromium.tabs import ChromiumTab, Tabs
+from oneiro_web.browsers.chromium.tabs import BLANK_SECONDS, ChromiumTab, Tabs
 from oneiro_web.browsers.text.fields import date_value
 from oneiro_web.browsers.text.keys import split_keys
 
-STARTED_SECONDS = 0.5
-"""How long a navigation that was asked for may take to begin."""
+STARTED_SECONDS = 3.0
+"""How long a navigation that was asked for may take to begin, on a busy machine too. One that never does, such as a
+download, costs an action this long.
+"""
 
 
 class ActingTabs(Tabs):
@@ -45,9 +47,9 @@ class ActingTabs(Tabs):
         while tab.popups or self.setting_up:
             self.arrived.clear()
             try:
-                await asyncio.wait_for(self.arrived.wait(), STARTED_SECONDS)
+                await asyncio.wait_for(self.arrived.wait(), BLANK_SECONDS)
             except TimeoutError:
-                tab.popups = 0  # Chromium did not let it open; one that opens is waited for
+                tab.popups = 0  # Chromium did not let it open
         return f"The form was not sent: {complaint}" if complaint else None
 
     async def _target(self, action: Action) -> str:
