@@ -26,6 +26,8 @@ CHUNK = 1024
 """Attempts that make one file. Between two files the places run empty: what is played together must not depend on where
 a run was resumed, or the last digits of log-probabilities would.
 """
+WAVES = 10
+"""A file has at least so many attempts for each place, so that few places stand empty while its last attempts end."""
 
 
 def world_of(recipe: WebrlRecipe, split: str | None = None) -> Callable[[], World]:
@@ -93,7 +95,7 @@ def play_chunks(
     """Play all tasks, a file for every few; files that are there are not played again. `policy` is made when needed;
     `advance` hears of attempts.
     """
-    size = max(1, CHUNK // group_size)
+    size = max(1, max(CHUNK, WAVES * recipe.concurrency) // group_size)
     player: tuple[Policy, ChatFormat | None] | None = None
     for first in range(0, len(tasks), size):
         part, path = tasks[first : first + size], folder / f"{first // size:04d}.jsonl"
