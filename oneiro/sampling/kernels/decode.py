@@ -17,6 +17,8 @@ of a GPU idle, so each reads with more warps: on an H200 64 rows take 11.5 inste
 16.9 with one warp, and 17.7 or more with two.
 """
 FEW_ROWS = 128
+WIDE_HEAD = 256
+"""Bytes of a head (float32, or very wide heads) above which large blocks do not fit into shared memory."""
 SHARED = 64, 4, 3
 """The same of the kernel that reads shared prompts."""
 
@@ -172,7 +174,8 @@ def decode_attention(
     rows, heads, group, dim = query.shape
     out = torch.empty((rows, heads, group, dim), dtype=query.dtype, device=query.device)
     prompt, chunk, parts, totals = of_prompts or (position, 1, query, query)
-    block, warps, stages = OWN if rows >= FEW_ROWS else OWN_FEW
+    wide = dim * query.element_size() > WIDE_HEAD
+    block, warps, stages = OWN if rows >= FEW_ROWS or wide else OWN_FEW
     _decode[(rows, heads)](
         query, new_key, new_value, keys, values, position, query if rule.sinks is None else rule.sinks, out, dim**-0.5,
         keys.shape[2] + 1 if rule.window is None else rule.window, rule.softcap or 1.0,
@@ -209,7 +212,7 @@ def prompt_attention(
     block, warps, stages = SHARED
     if padded * dim > 64 * 64:
         warps = 8
-    if dim * query.element_size() > 256:  # float32, or very wide heads: fewer fit into shared memory
+    if dim * query.element_size() > WIDE_HEAD:
         block, stages = 32, 1
     _prompts[(tiles, heads, chunks)](
         query, keys, values, length, tile_prompt, tile_rows, position, parts, totals, dim**-0.5,
