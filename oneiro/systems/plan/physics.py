@@ -34,8 +34,8 @@ from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanPhysicsRecipe
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copied
-from oneiro.tasks.rules.physics_data import FULL, Drawn, draw
-from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, read_tiles
+from oneiro.tasks.rules.physics_data import FULL, draw
+from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, observe, read_tiles
 from oneiro.tasks.rules.physics_task import LazyRows, PhysicsMetadata, PhysicsTask
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
@@ -73,8 +73,6 @@ class PhysicsPlanning(Planning):
         super().__init__(recipe, run, number)
         self.task = PhysicsTask(recipe, run)
         self.stages = [*self.task.first_stages, POLICY]
-        self.contexts: dict[int, Context] = {}
-        """What levels show of their rules, by seed."""
 
     def name_stage(self, stage: str) -> str:
         return stage  # there is one repeat
@@ -236,12 +234,7 @@ class PhysicsPlanning(Planning):
         return dict(zip(contexts, [*contexts[1:], contexts[0]], strict=True))
 
     def observe(self, world: World) -> PhysicsSituation:
-        """The true map, with the context of its rules."""
-        assert isinstance(world, PhysicsWorld)
-        if world.seed not in self.contexts:
-            drawn = Drawn(world.physics, tuple(world.draw_examples()), world.room, 0)
-            self.contexts[world.seed] = drawn.case(self.recipe.task.view, "", "").context
-        return PhysicsSituation(self.contexts[world.seed], world.render("map"), "")
+        return observe(world, self.recipe.task.view)
 
     def observe_told(self, world: World) -> PhysicsSituation:
         assert isinstance(world, TargetRoom)
