@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.runtime.errors import OneiroError, sendable
+from oneiro.runtime.errors import OneiroError, sendable, unwrap
 from oneiro.runtime.processes import Place, Worker, place
 from oneiro.worlds.base import Step, World, WorldConfig, WorldLost
 
@@ -150,10 +150,10 @@ class WorkerWorld(World):
         """Attributes that stay as they are in an episode."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        return _unless_raised(self.reset_many([self], [(seed, options)])[0])
+        return unwrap(self.reset_many([self], [(seed, options)])[0])
 
     def step(self, action: str) -> Step:
-        return _unless_raised(self.step_many([self], [action])[0])
+        return unwrap(self.step_many([self], [action])[0])
 
     @staticmethod
     def reset_many(worlds: Sequence[Any], given: Sequence[Any]) -> list[Any]:
@@ -224,7 +224,7 @@ class WorkerWorld(World):
         return self._told[name]
 
     def _ask(self, *request: Any) -> Any:
-        return _unless_raised(_ask_all([self], [request])[0])
+        return unwrap(_ask_all([self], [request])[0])
 
     def _requests(self, request: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """As they travel. The world is opened with its first request, so that many workers start at once."""
@@ -240,12 +240,6 @@ class WorkerWorld(World):
         started, known = answer
         self.seed, self.member, self.split, self.taken, self._over = known
         return started
-
-
-def _unless_raised(answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
 
 
 def _note_all(worlds: Sequence[WorkerWorld], answers: Sequence[Any]) -> list[Any]:
