@@ -305,7 +305,7 @@ def _at_once(
         if together is not None:
             results = together([worlds[i] for i in places], [arguments[i] for i in places])
         else:
-            results = [caught(alone, worlds[i], arguments[i]) for i in places]
+            results = [catch(alone, worlds[i], arguments[i]) for i in places]
         for place, result in zip(places, results, strict=True):
             outcomes[place] = result
     return [result for result in outcomes if result is not None]
@@ -322,7 +322,7 @@ def _own(kind: type, method: str) -> Callable[..., Any] | None:
     return None
 
 
-def caught(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
+def catch(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
     """What work gives, or raises."""
     try:
         return work(*arguments)

@@ -17,7 +17,7 @@ import numpy as np
 from oneiro.agents import reply as replies
 from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.prompts import SYSTEM, history_message
-from oneiro.agents.rollout import begun
+from oneiro.agents.rollout import start_reply
 from oneiro.episode import Row, Tokens, given
 from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner
@@ -68,7 +68,7 @@ class ImaginingAgent(Dynamics[str]):
         possible = [text for text in dict.fromkeys([*proposed, state]) if text and self.world.parse(text) is not None]
         if not possible:
             return Imagined(Malformed(Flaw.SHAPE))
-        prompt, start = self._prompt(state), begun(self.metadata.response_prefix, state)
+        prompt, start = self._prompt(state), start_reply(self.metadata.response_prefix, state)
         examples = []
         for text in possible:
             written = replies.write([action], state, text)
@@ -85,12 +85,12 @@ class ImaginingAgent(Dynamics[str]):
         settings = self.metadata.dialogue
         message = history_message(self.world, [], 1, state, self.world.config.max_actions, settings)
         opening = self.chat.opening(message, "" if settings.brief else SYSTEM)
-        return np.concatenate([opening, self.chat.encode(begun(self.metadata.response_prefix, state))])
+        return np.concatenate([opening, self.chat.encode(start_reply(self.metadata.response_prefix, state))])
 
     def _sample_replies(self, state: str, temperature: float) -> list[replies.Reply]:
         sampling = self.metadata.sampling.model_copy(update={"temperature": temperature})
         seed = seeds.derive(0, "imagine", state, str(temperature))
         samples = self.engine.generate([self._prompt(state)], SAMPLES, sampling, seed=seed)[0]
-        start, dialogue = begun(self.metadata.response_prefix, state), self.metadata.dialogue
+        start, dialogue = start_reply(self.metadata.response_prefix, state), self.metadata.dialogue
         texts = [start + self.engine.language.text(sample.tokens) for sample in samples]
         return [replies.read(text, dialogue.think, True, dialogue.actions_per_turn, dialogue.parser) for text in texts]

@@ -252,27 +252,27 @@ def _note_all(worlds: Sequence[WorkerWorld], answers: Sequence[Any]) -> list[Any
 def _ask_all(worlds: Sequence[WorkerWorld], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
     """What each world answers, or what it raised. All workers are asked before the first is waited for."""
     answers: list[Any] = [None] * len(worlds)
-    asked: dict[Host, list[int]] = {}
-    sent: dict[Host, list[list[tuple[Any, ...]]]] = {}
+    numbers_of: dict[Host, list[int]] = {}
+    requests_of: dict[Host, list[list[tuple[Any, ...]]]] = {}
     for number, (world, request) in enumerate(zip(worlds, requests, strict=True)):
         try:
-            sent.setdefault(world.host, []).append(world._requests(request))
-            asked.setdefault(world.host, []).append(number)
+            requests_of.setdefault(world.host, []).append(world._requests(request))
+            numbers_of.setdefault(world.host, []).append(number)
         except WorldLost as error:
             answers[number] = error
-    for host in asked:
-        host.send([one for own in sent[host] for one in own])
-    for host, numbers in asked.items():
+    for host in numbers_of:
+        host.send([one for own in requests_of[host] for one in own])
+    for host, numbers in numbers_of.items():
         try:
-            given = host.receive(max(worlds[number].timeout_s for number in numbers))
+            replies = host.receive(max(worlds[number].timeout_s for number in numbers))
         except Exception as error:
             if isinstance(error, WorldLost):
                 worlds[numbers[0]].pool.lose(host)
             for number in numbers:
                 answers[number] = error
             continue
-        rest = iter(given)
-        for number, own in zip(numbers, sent[host], strict=True):
+        rest = iter(replies)
+        for number, own in zip(numbers, requests_of[host], strict=True):
             # Where the world could not be opened, that is the answer.
             results = [next(rest) for _ in own]
             answers[number] = next((error for _, error in results if error is not None), results[-1][0])

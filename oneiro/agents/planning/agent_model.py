@@ -17,7 +17,7 @@ from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.planning.base import Proposed, Root
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import begun
+from oneiro.agents.rollout import start_reply
 from oneiro.episode import Tokens
 from oneiro.models.chat import ChatFormat
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -45,7 +45,7 @@ class AgentModel(Dynamics[str]):
         settings = self.dialogue.model_copy(update={"context": "single"})
         message = words.history_message(self.world, [], 1, state, self.world.config.max_actions, settings)
         head = self.chat.opening(message, system)
-        start = begun(self.response_prefix, state)
+        start = start_reply(self.response_prefix, state)
         return head if not start else np.concatenate([head, self.chat.encode(start)])
 
     def propose(self, roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
@@ -57,7 +57,7 @@ class AgentModel(Dynamics[str]):
             votes = Counter[str]()
             for sample in samples:
                 text = language.text(sample.tokens)
-                self._hear(root.state, begun(self.response_prefix, root.state) + text, votes)
+                self._hear(root.state, start_reply(self.response_prefix, root.state) + text, votes)
             proposed.append(Proposed.from_votes(votes, [sample.tokens for sample in samples], most))
         return proposed
 

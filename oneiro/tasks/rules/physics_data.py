@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from oneiro.runtime import seeds
-from oneiro.tasks.rules.physics import PhysicsCase, Sighting, copied
+from oneiro.tasks.rules.physics import PhysicsCase, Sighting, copy_outcome
 from oneiro.worlds.base import in_split, level_key
 from oneiro.worlds.rules.physics import (
     HELD_OUT_PERMUTATIONS,
@@ -136,7 +136,7 @@ def draw_test(
             for steps in context:
                 if steps < max(context):
                     add(f"K={steps}", replace(case, context=case.context[: steps // TRIES]))
-            add(SHUFFLED, replace(case, context=shuffled(rng, case.context)))
+            add(SHUFFLED, replace(case, context=shuffle_outcomes(rng, case.context)))
             if twin := twin_of(rng, one):
                 add(TWIN, twin.case(view, name, str(number)))
     full = forms[FULL]
@@ -160,7 +160,7 @@ def twin_of(rng: np.random.Generator, one: Drawn) -> Drawn | None:
     return others[int(rng.integers(len(others)))] if others else None
 
 
-def shuffled(rng: np.random.Generator, context: tuple[Sighting, ...]) -> tuple[Sighting, ...]:
+def shuffle_outcomes(rng: np.random.Generator, context: tuple[Sighting, ...]) -> tuple[Sighting, ...]:
     """The same rooms and words, with the outcomes dealt out anew among all of them."""
     outcomes = [after for sighting in context for _, after in sighting.tries]
     dealt = iter([outcomes[place] for place in rng.permutation(len(outcomes)).tolist()])
@@ -190,5 +190,5 @@ def acceptance(drawn: Sequence[Drawn], test: Sequence[PhysicsCase], train: Seque
         "conflict": float(np.mean(np.array(changed) > 0)),
         "disagreement": float(np.mean(changed)),
         "coverage": float(np.mean([(case.text, case.word) in keys for case in test])),
-        "copying wrong": float(np.mean([copied(case) != case.after for case in test])),
+        "copying wrong": float(np.mean([copy_outcome(case) != case.after for case in test])),
     }

@@ -31,7 +31,7 @@ from oneiro.tasks.rules.physics import (
     PhysicsPredictor,
     PhysicsPredictorConfig,
     PhysicsSituation,
-    copied,
+    copy_outcome,
 )
 from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
@@ -184,7 +184,7 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
     def accuracy(self, model: PhysicsModel, cases: Sequence[PhysicsCase], prefix: str) -> dict[str, float]:
         """Exact answers, of all and of those that copying gets wrong."""
         right = [model.task.metrics(text, case)["exact"] for case, text in zip(cases, model(cases), strict=True)]
-        uncopied = [hit for hit, case in zip(right, cases, strict=True) if copied(case) != case.after]
+        uncopied = [hit for hit, case in zip(right, cases, strict=True) if copy_outcome(case) != case.after]
         parts = {f"{prefix}_exact": right, f"{prefix}_exact_uncopied": uncopied}
         return {name: sum(values) / len(values) for name, values in parts.items() if values}
 
@@ -199,7 +199,7 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
             "next_state": case.after,
             "reward": reward.value,
         }
-        info = {"malformed": malformed, "uncopied": copied(case) != case.after}
+        info = {"malformed": malformed, "uncopied": copy_outcome(case) != case.after}
         return JudgedAnswer(case.id, "physics", turn, reward, bool(reward.value), info)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
@@ -264,7 +264,7 @@ def measure(
     right = {form: [task.metrics(answer(case), case)["exact"] for case in cases] for form, cases in forms.items()}
     cells = {form: _cell(right[form], cases) for form, cases in forms.items() if form != TWIN}
     full = dict(zip(map(drawn_id, forms[FULL]), right[FULL], strict=True))
-    hard = [case for case in forms[FULL] if copied(case) != case.after]
+    hard = [case for case in forms[FULL] if copy_outcome(case) != case.after]
     cells[UNCOPIED] = _cell([full[drawn_id(case)] for case in hard], hard)
     twins = forms.get(TWIN, ())
     cells[PAIRS] = _cell(

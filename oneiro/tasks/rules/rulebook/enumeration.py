@@ -38,7 +38,7 @@ def enumerate_rules(game: Game, seen: Sequence[Observed]) -> Rulebook:
     for _ in range(MAX_FOUND):
         if best[0] == len(seen):
             break
-        candidates = dict.fromkeys(rule for one in seen for rule in _suggested(game, book, one))
+        candidates = dict.fromkeys(rule for one in seen for rule in _suggest(game, book, one))
         scored = [(_score(game, replace(book, rules=(*book.rules, rule)), seen), rule) for rule in candidates]
         if not scored:
             break
@@ -59,7 +59,7 @@ def _score(game: Game, book: Rulebook, seen: Sequence[Observed]) -> tuple[int, i
     return right, -wrong
 
 
-def _suggested(game: Game, book: Rulebook, one: Observed) -> Iterator[Rule]:
+def _suggest(game: Game, book: Rulebook, one: Observed) -> Iterator[Rule]:
     """Rules that would make a change that the book does not foretell."""
     understood = game.understand(one.action)
     if understood is None:
@@ -117,7 +117,7 @@ def _with_conditions(
     trigger: Trigger, effects: Sequence[Effect], book: Rulebook, things: Things, chosen: tuple[int, ...]
 ) -> Iterator[Rule]:
     """Each effect alone, and under one or two conditions that hold."""
-    held = list(_held(book, things, chosen))
+    held = list(_conditions_that_hold(book, things, chosen))
     for effect in effects:
         yield Rule(trigger, (), effect)
         for condition in held:
@@ -129,7 +129,7 @@ def _with_conditions(
                 yield Rule(trigger, pair, effect)
 
 
-def _held(book: Rulebook, things: Things, chosen: tuple[int, ...]) -> Iterator[Condition]:
+def _conditions_that_hold(book: Rulebook, things: Things, chosen: tuple[int, ...]) -> Iterator[Condition]:
     for ref in _refs(book, chosen):
         kind = book.properties[book.places[ref.property]]
         value = things[chosen["XY".index(ref.role)]][book.places[ref.property]]

@@ -87,7 +87,7 @@ def draw_case(
     return WrittenCase(f"{name}-{number}", game, seen, hidden, start, goal)
 
 
-def reproduced(case: WrittenCase, book: Rulebook) -> float:
+def share_reproduced(case: WrittenCase, book: Rulebook) -> float:
     """The share of held-out steps that a book's rules lead to exactly."""
     machine = Machine(book)
     right = [run(case.game, machine, one.things, one.clock, one.action).things == one.after for one in case.hidden]
@@ -141,7 +141,7 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
 
     def reward(self, text: str, case: WrittenCase) -> Reward:
         book = self.parse(text, case)
-        share = 0.0 if isinstance(book, Malformed) else reproduced(case, book)
+        share = 0.0 if isinstance(book, Malformed) else share_reproduced(case, book)
         return Reward(share, {"reproduced": share})
 
     def metrics(self, text: str, case: WrittenCase) -> dict[str, float]:
@@ -154,9 +154,9 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
         """No rules at all, the shortest table that an enumerative search finds, and the true rules."""
         return {
             "no rules": lambda case: NO_RULES,
-            "enumerative search": self.enumerated,
+            "enumerative search": self.enumerate_rules,
             "true rules": lambda case: str(case.game.book),
         }
 
-    def enumerated(self, case: WrittenCase) -> str:
+    def enumerate_rules(self, case: WrittenCase) -> str:
         return str(enumerate_rules(case.game, case.seen[: self.config.steps])) or NO_RULES

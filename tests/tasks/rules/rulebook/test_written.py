@@ -83,7 +83,7 @@ def test_a_search_without_a_model_explains_what_was_seen() -> None:
     assert enumerate_rules(GAME, SEEN[3:]).rules == ()
     settings = WrittenDataSettings()
     cases = [draw_case(settings, 10, 0, "test", number, True) for number in range(6)]
-    shares = [WrittenPredictor().reward(WrittenPredictor().enumerated(case), case).value for case in cases]
+    shares = [WrittenPredictor().reward(WrittenPredictor().enumerate_rules(case), case).value for case in cases]
     assert sum(shares) / len(shares) > 0.6
 
 
