@@ -170,8 +170,8 @@ def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> Table:
 
 def _agent(model: Playable) -> Table:
     """An agent that writes the next state before it acts."""
-    from oneiro.agents.imagining import SAMPLES, ImaginingAgent
     from oneiro.agents.loading import AgentMetadata
+    from oneiro.agents.planning.agent_model import SAMPLES, ImaginingAgent
     from oneiro.agents.planning.grids import grid_rule
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
@@ -282,9 +282,8 @@ def _video(model: Playable) -> Table:
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached
     from oneiro.tasks.video import teleop
-    from oneiro.tasks.video.dynamics import FilmedRobot, Footage, FrameDynamics, footage_of, likeness
     from oneiro.tasks.video.model import open_model
-    from oneiro.tasks.video.world import LearnedFrames
+    from oneiro.tasks.video.world import FilmedRobot, Footage, FrameDynamics, LearnedFrames, footage_of, likeness
     from oneiro.worlds.robot.drawer import Robot, RobotConfig, write_action
 
     language, task, metadata = open_model(model.weights)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from oneiro.episode import Row, given
 from oneiro.learning import checkpoint, head
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.admission import TOLERANCE, admit, backbone_of, probe, random_model, small_config
 from oneiro.models.attention import Causal

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from oneiro.episode import Floats, SamplingParams
 from oneiro.learning import finite, head, losses
-from oneiro.learning.batch import Batch, batches
+from oneiro.learning.batch import Batch, Example, batches
 from oneiro.learning.distributed import strategy_of
-from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone

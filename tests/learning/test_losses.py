@@ -10,7 +10,7 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import losses
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import add_weights
 from oneiro.learning.losses import LossSettings, policy_loss, row_log_ratio, value_loss
 

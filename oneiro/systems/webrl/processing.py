@@ -37,7 +37,7 @@ def rule_labels(traces: Sequence[Trace]) -> list[bool]:
 def ranker(model: str) -> Callable[[Plain], float]:
     """The geometric-mean probability of a processed step's action under a model, without an end token."""
     from oneiro.episode import Row, given
-    from oneiro.learning.example import Example
+    from oneiro.learning.batch import Example
     from oneiro.learning.learner import Learner
     from oneiro.learning.settings import LearnerSettings
     from oneiro.models.language import load

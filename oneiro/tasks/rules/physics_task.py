@@ -33,7 +33,6 @@ from oneiro.tasks.rules.physics import (
     PhysicsSituation,
     copy_outcome,
 )
-from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
     FULL,
     OTHER,
@@ -45,6 +44,7 @@ from oneiro.tasks.rules.physics_data import (
     acceptance,
     draw_test,
     drawn_id,
+    most_likely,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage

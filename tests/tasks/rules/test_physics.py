@@ -27,7 +27,6 @@ from oneiro.tasks.rules.physics import (
     TextLookup,
     copy_outcome,
 )
-from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
     FULL,
     OTHER,
@@ -38,6 +37,7 @@ from oneiro.tasks.rules.physics_data import (
     acceptance,
     draw_test,
     drawn_id,
+    most_likely,
     shuffle_outcomes,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe

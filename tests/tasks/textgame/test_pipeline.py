@@ -19,8 +19,7 @@ import pytest
 from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.episode import Episode, FinishReason
-from oneiro.learning.batch import RowsAfterPrefix, batches
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example, RowsAfterPrefix, batches
 from oneiro.models.language import (
     LanguageModel,
     LoraSettings,

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from oneiro.runtime.seeds import generator
 from oneiro.tasks.base import Dynamics, Imagined, Malformed
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, observe
+from oneiro.tasks.rules.rulebook.evaluation import Predict
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
-from oneiro.tasks.rules.rulebook.rollout import Predict
 from oneiro.worlds.base import World
 from oneiro.worlds.rules.rulebook.drawing import Game
 from oneiro.worlds.rules.rulebook.language import Outcome, Things

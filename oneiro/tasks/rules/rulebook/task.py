@@ -26,16 +26,18 @@ from oneiro.tasks import answering
 from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, true_rows
 from oneiro.tasks.rules.rulebook.cases import RuleCase, Scenes, twin, with_wrong_rules
 from oneiro.tasks.rules.rulebook.evaluation import (
+    Trajectory,
     acceptance,
     acceptance_table,
     depth_table,
     difference,
+    exact_by_depth,
     exact_table,
     measure,
+    trajectories,
 )
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
-from oneiro.tasks.rules.rulebook.rollout import Trajectory, exact_by_depth, trajectories
 from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
 _RL = {AFTER: RL}

@@ -6,7 +6,6 @@ import pytest
 
 from oneiro.tasks.base import Flaw, Malformed, predictor_class
 from oneiro.tasks.rules.rulebook.cases import Observed
-from oneiro.tasks.rules.rulebook.enumeration import enumerate_rules
 from oneiro.tasks.rules.rulebook.written import (
     NO_RULES,
     WrittenCase,
@@ -14,6 +13,7 @@ from oneiro.tasks.rules.rulebook.written import (
     WrittenPredictor,
     WrittenPredictorConfig,
     draw_case,
+    enumerate_rules,
     plan_succeeds,
 )
 from oneiro.worlds.rules.rulebook.drawing import Game
