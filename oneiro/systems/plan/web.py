@@ -139,10 +139,10 @@ class WebPlanning(WebLearner, Planning):
 
     def planner(self, inside: PageDynamics, policy: LinearPolicy) -> PlanningPolicy[BrowsedPage]:
         """A planner with a cache of its own: what it costs does not depend on who asked before."""
-        told = self.recipe.value == "address"
-        value = RuleValue(address_rule) if told else self.value
+        knows_address = self.recipe.value == "address"
+        value = RuleValue(address_rule) if knows_address else self.value
         planner = make_planner(Cached(inside), PolicyRanking(policy, self.recipe.least), value, self.recipe.planner)
-        return PlanningPolicy(planner, observe, page_goal if told else lambda world: None, predicts=False)
+        return PlanningPolicy(planner, observe, page_goal if knows_address else lambda world: None, predicts=False)
 
     @cached_property
     def value(self) -> PageValue:

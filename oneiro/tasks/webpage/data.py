@@ -193,8 +193,8 @@ def decided_by_content(case: PageTransition, lines: int, known: Set[str]) -> boo
     if not own:
         # A row that goes and nothing in its place: the action's element says which.
         return not change.new and any(Line.of(item).name not in known for item in change.deleted)
-    told = Shown.of(case, lines, known)
-    return 2 * sum(map(told.tells, own)) >= len(own)
+    shown = Shown.of(case, lines, known)
+    return 2 * sum(map(shown.tells, own)) >= len(own)
 
 
 class Shown:

@@ -166,11 +166,11 @@ def exact_by_depth(
     """
     now, cells = [one.start.things for one in played], []
     for depth in range(DEPTH):
-        asked = []
+        cases = []
         for one, things in zip(played, now, strict=True):
             case = replace(one.start, things=things, clock=one.start.clock + depth, action=one.actions[depth])
-            asked.append(replace(case, outcome=obey(case, case.game.book)))
-        for place, (case, text) in enumerate(zip(asked, predict(asked), strict=True)):
+            cases.append(replace(case, outcome=obey(case, case.game.book)))
+        for place, (case, text) in enumerate(zip(cases, predict(cases), strict=True)):
             read = predictor.read(text, case)
             now[place] = now[place] if isinstance(read, Malformed) else read
         right = [float(things == one.states[depth]) for one, things in zip(played, now, strict=True)]

@@ -126,8 +126,8 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
     def judge(self, text: str, case: RuleCase) -> AnswerOutcome:
         """The strict comparison with the truth, by the scorer of the text games."""
         game = case.game
-        asked = AskedStep(game.state(case.things), game.state(case.outcome.things))
-        return judge(asked, self.parse(text, case))
+        step = AskedStep(game.state(case.things), game.state(case.outcome.things))
+        return judge(step, self.parse(text, case))
 
     def reward(self, text: str, case: RuleCase) -> Reward:
         outcome = self.judge(text, case)

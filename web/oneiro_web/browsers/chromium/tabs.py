@@ -302,8 +302,13 @@ class Tabs(WaitingSession):
 
     async def _run(self, tab: ChromiumTab, script: str) -> Any:
         """The value of an expression in our world."""
-        asked = {"expression": script, "contextId": await self._world(tab), "returnByValue": True, "awaitPromise": True}
-        answer = await tab.protocol.send("Runtime.evaluate", asked)
+        arguments = {
+            "expression": script,
+            "contextId": await self._world(tab),
+            "returnByValue": True,
+            "awaitPromise": True,
+        }
+        answer = await tab.protocol.send("Runtime.evaluate", arguments)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     async def _call(self, target: str, function: str, *arguments: Any, gesture: bool = False) -> Any:
