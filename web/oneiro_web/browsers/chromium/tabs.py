@@ -313,11 +313,11 @@ class Tabs(WaitingSession):
 
     async def _call(self, target: str, function: str, *arguments: Any, gesture: bool = False) -> Any:
         """A function of ours with an element as `this`."""
-        asked = {
+        call = {
             "objectId": target, "functionDeclaration": function, "returnByValue": True, "userGesture": gesture,
             "arguments": [{"value": argument} for argument in arguments],
         }  # fmt: skip
-        answer = await self.tab.protocol.send("Runtime.callFunctionOn", asked)
+        answer = await self.tab.protocol.send("Runtime.callFunctionOn", call)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     async def _interrupt(self, tab: ChromiumTab) -> None:
