@@ -180,7 +180,7 @@ def episodes(
     oneiro episodes runs/lake --out episodes.parquet
     oneiro episodes runs/lake --stage rl-spa --out rl.parquet
     """
-    from oneiro.rundir.export import episodes_to_parquet
+    from oneiro.report.episodes import episodes_to_parquet
     from oneiro.runtime.files import unwritable
 
     if reason := "it is a folder" if out.is_dir() else unwritable(out):

@@ -24,7 +24,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer
+from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, means
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PhysicsCase,
@@ -185,8 +185,7 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         """Exact answers, of all and of those that copying gets wrong."""
         right = [model.task.metrics(text, case)["exact"] for case, text in zip(cases, model(cases), strict=True)]
         uncopied = [hit for hit, case in zip(right, cases, strict=True) if copy_outcome(case) != case.after]
-        parts = {f"{prefix}_exact": right, f"{prefix}_exact_uncopied": uncopied}
-        return {name: sum(values) / len(values) for name, values in parts.items() if values}
+        return means({f"{prefix}_exact": right, f"{prefix}_exact_uncopied": uncopied})
 
     def judge(self, case: PhysicsCase, text: str) -> JudgedAnswer:
         reward, prediction = self.predictor.reward(text, case), self.predictor.parse(text, case)
@@ -203,13 +202,14 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
         return JudgedAnswer(case.id, "physics", turn, reward, bool(reward.value), info)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        parts = {
-            "exact": [e.success for e in episodes],
-            "exact_uncopied": [e.success for e in episodes if e.info["uncopied"]],
-            "malformed": [e.info["malformed"] for e in episodes],
-            "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
-        }
-        return {name: sum(values) / len(values) for name, values in parts.items() if values}
+        return means(
+            {
+                "exact": [e.success for e in episodes],
+                "exact_uncopied": [e.success for e in episodes if e.info["uncopied"]],
+                "malformed": [e.info["malformed"] for e in episodes],
+                "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
+            }
+        )
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         forms = self.test[1]
