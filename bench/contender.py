@@ -150,7 +150,7 @@ def oneiro(job: Job, channel: Channel) -> None:
 
     from oneiro.episode import Episode, Row, SamplingParams, Segment, given
     from oneiro.learning.algorithms.grpo import Grpo
-    from oneiro.learning.example import Example
+    from oneiro.learning.batch import Example
     from oneiro.learning.learner import Learner, LearnerSettings
     from oneiro.learning.loop import RlSettings
     from oneiro.learning.losses import LossSettings

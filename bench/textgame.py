@@ -17,8 +17,7 @@ from typing import Any
 import torch
 
 from oneiro.episode import Row, given
-from oneiro.learning.batch import batches
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.attention import Prefill

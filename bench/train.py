@@ -18,7 +18,7 @@ from bench.growth import Axes, growth, three
 from bench.measure import OURS, Contestant, Machine, by_device, comparison, seconds_of, take_turns
 from bench.sample import default_model, opened, sizes
 from oneiro.episode import Row, given
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel

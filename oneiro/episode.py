@@ -113,31 +113,31 @@ class Row:
     @property
     def sampled(self) -> NDArray[np.bool_]:
         """True exactly on the tokens the model sampled."""
-        return self._laid_out(bool, [s.sampled for s in self.segments])
+        return self._lay_out(bool, [s.sampled for s in self.segments])
 
     @property
     def acts(self) -> NDArray[np.bool_]:
         """True on the agent's own tokens (`Segment.acts`)."""
-        return self._laid_out(bool, [s.acts for s in self.segments])
+        return self._lay_out(bool, [s.acts for s in self.segments])
 
     @property
     def logprobs(self) -> Floats:
         """Log-probabilities under the sampler, 0 on given tokens."""
-        return self._laid_out(np.float32, [0.0 if s.logprobs is None else s.logprobs for s in self.segments])
+        return self._lay_out(np.float32, [0.0 if s.logprobs is None else s.logprobs for s in self.segments])
 
     @property
     def turns(self) -> NDArray[np.int32]:
-        return self._laid_out(np.int32, [s.turn for s in self.segments])
+        return self._lay_out(np.int32, [s.turn for s in self.segments])
 
     def weights(self, component: str) -> Floats:
         """Per-token weight of a loss component."""
         # Cross-entropy on what the model sampled itself is asked for, never assumed.
         default = 1.0 if component in ("policy", "kl") else 0.0
-        return self._laid_out(
+        return self._lay_out(
             np.float32, [s.weights.get(component, default if s.sampled else 0.0) for s in self.segments]
         )
 
-    def _laid_out(self, dtype: Any, values: Sequence[Any]) -> NDArray[Any]:
+    def _lay_out(self, dtype: Any, values: Sequence[Any]) -> NDArray[Any]:
         """One number or array a segment -> one number a token. Rows are many: one array is made, and filled."""
         flat, at = np.empty(len(self), dtype), 0
         for segment, value in zip(self.segments, values, strict=True):

@@ -20,7 +20,7 @@ from oneiro.episode import (
     group_by_prefix,
     groups_of,
 )
-from oneiro.learning.example import sampling_of
+from oneiro.learning.batch import sampling_of
 
 
 def reply(*tokens: int, turn: int = 0, temperature: float = 1.0, **more: Any) -> Segment:

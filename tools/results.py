@@ -231,16 +231,16 @@ def rewrite(text: str, experiments: dict[str, Experiment]) -> str:
     return MARKER.sub(table, text)
 
 
-def measured(experiment: Experiment, runs: list[Path]) -> Experiment:
+def with_runs(experiment: Experiment, runs: list[Path]) -> Experiment:
     """The experiment with the numbers, seeds and commit of these runs; cells that no run has stay."""
     tables = [read_json(run / "summary.json")["tables"][0] for run in runs]
     infos = [read_json(run / "run.json") for run in runs]
     key = tables[0]["columns"][0]
-    found = [{row[key]: row for row in table["rows"]} for table in tables]
+    rows_of = [{row[key]: row for row in table["rows"]} for table in tables]
 
     def cell(name: str, column: str, old: Any) -> Any:
         # A run puts the model's name before the variant's: `tiny spa`.
-        rows = [next((row for agent, row in table.items() if agent.endswith(name)), {}) for table in found]
+        rows = [next((row for agent, row in table.items() if agent.endswith(name)), {}) for table in rows_of]
         cells = [row.get(column.removesuffix(", %")) for row in rows]
         if not all(isinstance(one, dict) and one.get("value") is not None for one in cells):
             return old
@@ -288,7 +288,7 @@ def main(given: list[str] | None = None, root: Path = ROOT) -> int:
     if chosen.runs:
         file = root / "results" / f"{chosen.runs[0]}.json"
         old = Experiment.model_validate_json(file.read_text(encoding="utf-8"))
-        write_text(file, dump(measured(old, [Path(run) for run in chosen.runs[1:]])))
+        write_text(file, dump(with_runs(old, [Path(run) for run in chosen.runs[1:]])))
     experiments, stale = read(root / "results"), []
     shown: set[str] = set()
     for page in pages(root):

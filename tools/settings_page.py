@@ -32,12 +32,12 @@ def lines() -> Iterator[str]:
         yield f"## {kind.__name__}\n"
         yield ", ".join(f"`{place}`" for place in places[:6]) + (", and others" if len(places) > 6 else "") + "\n"
         yield "| setting | default | meaning |\n|---|---|---|"
-        told = meanings(kind)
+        texts = meanings(kind)
         # What all recipes have stands once, under Recipe.
         shared = Recipe.model_fields if kind is not Recipe and issubclass(kind, Recipe) else {}
         for name, field in ((name, field) for name, field in kind.model_fields.items() if name not in shared):
             inner = [f"[{model.__name__}](#{model.__name__.lower()})" for model in models_in(field.annotation)]
-            meaning = " ".join(told.get(name, "").split()) or ", ".join(inner)
+            meaning = " ".join(texts.get(name, "").split()) or ", ".join(inner)
             yield f"| `{name}` | {default(field)} | {meaning.replace('|', chr(92) + '|')} |"
         yield ""
 
@@ -64,7 +64,7 @@ def classes() -> dict[type[BaseModel], list[str]]:
 
 def meanings(kind: type[BaseModel]) -> dict[str, str]:
     """Field -> the string below it in the source, those of parent classes included."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for parent in reversed(kind.__mro__):
         if parent is BaseModel or not issubclass(parent, BaseModel):
             continue
@@ -73,8 +73,8 @@ def meanings(kind: type[BaseModel]) -> dict[str, str]:
         for field, below in zip(definition.body, definition.body[1:], strict=False):
             match field, below:
                 case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                    found[name] = text
-    return found
+                    texts[name] = text
+    return texts
 
 
 def default(field: Any) -> str:

@@ -128,11 +128,11 @@ def _results(tables: list[Table], recipe: dict[str, Any], stage: str, row: str |
 
 
 def _markdown(table: Table) -> str:
-    columns = [table.columns[place] for place in table.filled()]
+    columns = [table.columns[place] for place in table.filled_columns()]
     lines = [" | ".join(table.heading(column) for column in columns), " | ".join("---" for _ in columns)]
     for row in table.rows:
         shown = []
-        for place in table.filled():
+        for place in table.filled_columns():
             interval = table.interval(row[place], table.columns[place])
             shown.append(table.text(row[place], table.columns[place]) + (f" ({interval})" if interval else ""))
         lines.append(" | ".join(" ".join(cell.replace("|", "\\|").split()) for cell in shown))

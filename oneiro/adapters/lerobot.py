@@ -116,8 +116,8 @@ def read_lerobot(folder: str | Path, image: str | None = None, action: str = ACT
         else:
             frames = _video(folder, info, image, episode, np.asarray(table["timestamp"]))
         actions = np.array(table[action].to_pylist(), np.float32).reshape(len(table), -1)
-        said = {"instruction": texts.get(table["task_index"][0].as_py(), ""), "episode": number}
-        yield RobotEpisode(frames, actions, said)
+        facts = {"instruction": texts.get(table["task_index"][0].as_py(), ""), "episode": number}
+        yield RobotEpisode(frames, actions, facts)
 
 
 def _video(folder: Path, info: dict[str, Any], key: str, episode: dict[str, Any], times: Any) -> np.ndarray:

@@ -63,14 +63,14 @@ class OpenEnvWorld(World):
             return self.ended(success=self.success)
         result = self._ask("step", {self.config.action_field: action})
         before, self.shown = self.shown, self._text(result.observation)
-        told = result.observation.get("metadata") or {}
+        metadata = result.observation.get("metadata") or {}
         reward = float(result.reward or 0.0)
-        self.success = bool(told.get("success", result.done and reward > 0))
+        self.success = bool(metadata.get("success", result.done and reward > 0))
         return self.outcome(
             reward,
             done=bool(result.done),
             success=self.success,
-            valid=bool(told.get("valid", True)),
+            valid=bool(metadata.get("valid", True)),
             effective=self.shown != before,
         )
 

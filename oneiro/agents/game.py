@@ -15,7 +15,7 @@ from oneiro.agents.prompts import DialogueSettings
 from oneiro.episode import Episode, FinishReason, Row, Sample, Tokens, given
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
-from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.errors import OneiroError, unwrap
 from oneiro.worlds.base import Step, World, WorldLost
 
 Result = TypeVar("Result")
@@ -116,14 +116,8 @@ def start_many(games: Sequence[Game]) -> None:
     started = reset_many([game.playing for game in games], [game.task.seed for game in games], options)
     for game, result in zip(games, started, strict=True):
         with guard(game):
-            game.state, info = _unless_raised(result)
+            game.state, info = unwrap(result)
             game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
-
-
-def _unless_raised(result: Result | Exception) -> Result:
-    if isinstance(result, Exception):
-        raise result
-    return result
 
 
 def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> None:
@@ -201,7 +195,7 @@ def take_many(games: Sequence[Game], answers: Sequence[Sample], settings: Dialog
         results = step_many([reaction.game.playing for reaction in acting], actions)
         for reaction, action, result in zip(acting, actions, results, strict=True):
             with guard(reaction.game):
-                _note(reaction, action, _unless_raised(result))
+                _note(reaction, action, unwrap(result))
         place += 1
         # Actions of a reply are carried out in lockstep, first with first, so that worlds that wait do so together.
         acting = [one for one in acting if not one.game.over and place < len(one.reply.actions)]
@@ -311,7 +305,7 @@ def _at_once(
         if together is not None:
             results = together([worlds[i] for i in places], [arguments[i] for i in places])
         else:
-            results = [caught(alone, worlds[i], arguments[i]) for i in places]
+            results = [catch(alone, worlds[i], arguments[i]) for i in places]
         for place, result in zip(places, results, strict=True):
             outcomes[place] = result
     return [result for result in outcomes if result is not None]
@@ -328,7 +322,7 @@ def _own(kind: type, method: str) -> Callable[..., Any] | None:
     return None
 
 
-def caught(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
+def catch(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
     """What work gives, or raises."""
     try:
         return work(*arguments)

@@ -103,38 +103,21 @@ def history_message(
     settings: DialogueSettings,
 ) -> str:
     """One message that tells the last turns as text: windowed, action-only and single-turn contexts."""
-    if settings.context == "actions":
-        return _after_actions(world, past, turn, state, actions_left, settings)
     # Single-turn contexts show no past at all, also where turns were taken.
+    done = [_list_actions(actions) for _, actions, _ in past] if settings.context == "actions" else []
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
         turns = [f"{show_state(before, settings)}\n{_list_actions(actions)}" for before, actions, _ in kept]
-        return "\n\n".join([*turns, show_state(state, settings)])
+        return "\n".join([*done, "\n\n".join([*turns, show_state(state, settings)])])
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
+    if done:
+        lines += ["", "What you have done so far:", *done]
     for offset, (before, actions, reward) in enumerate(kept):
         earned = f" Reward: {reward:g}." if settings.show_reward else ""
         number = turn - len(kept) + offset
         lines.append(
             f"\nTurn {number}:\nState:\n{show_state(before, settings)}\nYou answered {_list_actions(actions)}.{earned}"
         )
-    return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
-
-
-def _after_actions(
-    world: World,
-    past: list[tuple[str, tuple[str, ...], float]],
-    turn: int,
-    state: str,
-    actions_left: int,
-    settings: DialogueSettings,
-) -> str:
-    """All past actions, one a line, and the present state."""
-    done = [_list_actions(actions) for _, actions, _ in past]
-    if settings.brief:
-        return "\n".join([*done, show_state(state, settings)])
-    lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
-    if done:
-        lines += ["", "What you have done so far:", *done]
     return "\n".join([*lines, "", turn_message(turn, state, actions_left, settings)])
 
 

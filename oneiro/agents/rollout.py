@@ -163,7 +163,7 @@ class _Rollout:
                 if game.over:
                     continue
                 with games.guard(game):
-                    games.ask(game, self.settings, self.chat, begun(self.response_prefix, game.state))
+                    games.ask(game, self.settings, self.chat, start_reply(self.response_prefix, game.state))
                     if game.turn > 1 and longest is not None and len(game.prompt) > longest:
                         games.leave(game)
                     else:
@@ -223,7 +223,7 @@ def _unless_all_lost(episodes: list[Episode]) -> list[Episode]:
     return episodes
 
 
-def begun(response_prefix: str, state: str) -> str:
+def start_reply(response_prefix: str, state: str) -> str:
     """How a reply to `state` is made to begin; `{state}` in `response_prefix` stands for the state's text."""
     return response_prefix.replace("{state}", state)
 

@@ -197,7 +197,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
             kind = known.get(glyph, "other")
             letter = "" if glyph in (known or "_.") else f"<text>{escape(printable(glyph))}</text>"
             place = f"translate({column * CELL} {row * CELL})"
-            parts.append(f'<g class="cell {kind}" transform="{place}">{_drawn(kind.partition(" ")[0])}{letter}</g>')
+            parts.append(f'<g class="cell {kind}" transform="{place}">{_shape_of(kind.partition(" ")[0])}{letter}</g>')
             if true_cells is not None and not _same(true_cells, row, column, glyph):
                 left, top = column * CELL + 2, row * CELL + 2
                 frames.append(f'<rect class="differs" x="{left}" y="{top}" width="32" height="32" rx="6"/>')
@@ -213,7 +213,7 @@ def _same(cells: list[list[str]], row: int, column: int, glyph: str) -> bool:
     return row < len(cells) and column < len(cells[row]) and cells[row][column] == glyph
 
 
-def _drawn(kind: str) -> str:
+def _shape_of(kind: str) -> str:
     base = '<rect x="1" y="1" width="34" height="34" rx="5"/>'
     shapes = {
         "hole": '<circle class="dark" cx="18" cy="18" r="12"/>',

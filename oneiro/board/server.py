@@ -55,7 +55,7 @@ class Board:
             finalize=_inert,
         )
         self.templates.globals.update(
-            link=views.link, draw=draw, shade=views.shade, clock=clock, number=number, compare=compare
+            link=views.link, draw=draw, shade=views.shade, clock=views.clock, number=views.number, compare=compare
         )
         self.files = {name: (PAGES / name).read_text(encoding="utf-8") for name in ("board.css", "board.js")}
 
@@ -231,7 +231,7 @@ class Board:
         files = {run.name: run.steps_kept() for run in runs}
         sides: list[Any] = [_place(query.get(side, "")) for side in ("one", "other")]
         if not all(side and side[2] in files.get(side[0], {}).get(side[1], ()) for side in sides):
-            sides = list(_first_pair(places))
+            sides = list(views.first_pair(places))
         places += [side for side in sides if side and side not in places]  # an earlier step
         pairing = None
         if all(side is not None for side in sides):
@@ -332,16 +332,6 @@ class Board:
         return self._run(request), query.get("stage", ""), _whole(query.get("step")), _whole(query.get("at"))
 
 
-def _first_pair(places: Sequence[tuple[str, str, int]]) -> tuple[Any, Any]:
-    """What two runs have in common, evaluations first; of one run its last evaluation with its first."""
-    evaluations = [place for place in places if place[1].startswith(("evaluate", "compare", "test"))] or list(places)
-    for one in evaluations:
-        for other in evaluations:
-            if other[1] == one[1] and other[0] != one[0]:
-                return one, other
-    return (evaluations[-1], evaluations[0]) if len(evaluations) > 1 else (None, None)
-
-
 def _place(text: str) -> tuple[str, str, int] | None:
     """`run|stage|step`, as the form writes it."""
     parts = text.rsplit("|", 2)
@@ -359,16 +349,6 @@ def _inert(value: Any) -> Any:
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", errors="backslashreplace")
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}" if minutes else f"{seconds:.1f} s"
-
-
-def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def make_app(places: Sequence[Path], token: str = "", closed: bool = False) -> Any:

@@ -64,12 +64,12 @@ def token_rows(run: RunFolder, stage: str, step: int, episode: int, colour: str 
     largest = max((abs(value) for value in values), default=0.0)
     tokenizer, room, rows = _tokenizer(run, stage), MAX_TOKENS, []
     for row in stored:
-        rows.append(_shown(row, tokenizer, colour, largest)[: max(0, room)])
+        rows.append(_colour_tokens(row, tokenizer, colour, largest)[: max(0, room)])
         room -= len(row.ids)
     return ShownTokens([row for row in rows if row], colours, colour, largest)
 
 
-def _shown(row: TokenRow, tokenizer: Any, colour: str, largest: float) -> list[ShownToken]:
+def _colour_tokens(row: TokenRow, tokenizer: Any, colour: str, largest: float) -> list[ShownToken]:
     texts, shown = split_text(row.ids, tokenizer), []
     nothing = [0.0] * len(row.ids)
     values = zip(row.logprobs, row.entropies or nothing, row.advantages or nothing, strict=True)

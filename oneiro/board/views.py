@@ -34,6 +34,16 @@ def link(path: str, /, **query: Any) -> str:
     return path + (f"?{urlencode(kept, doseq=True, errors='replace')}" if kept else "")
 
 
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}" if minutes else f"{seconds:.1f} s"
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
 @dataclass(frozen=True)
 class Pager:
     """A page of a long list."""
@@ -239,6 +249,16 @@ class Pairing:
     score: tuple[Cell, Cell, Cell]
     parted: list[tuple[float, EpisodeRow, EpisodeRow]]
     """Cases with different means, largest gain of the other first: difference, an episode of each."""
+
+
+def first_pair(places: Sequence[tuple[str, str, int]]) -> tuple[Any, Any]:
+    """What two runs have in common, evaluations first; of one run its last evaluation with its first."""
+    evaluations = [place for place in places if place[1].startswith(("evaluate", "compare", "test"))] or list(places)
+    for one in evaluations:
+        for other in evaluations:
+            if other[1] == one[1] and other[0] != one[0]:
+                return one, other
+    return (evaluations[-1], evaluations[0]) if len(evaluations) > 1 else (None, None)
 
 
 def paired_difference(differences: Sequence[float]) -> Cell:

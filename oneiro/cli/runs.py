@@ -1,4 +1,4 @@
-"""run, recipes, report: from a recipe to a page."""
+"""run, recipes, report, episodes, export, board: from a recipe to a page."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def offer(app: typer.Typer) -> None:
     app.command()(report)
     app.command()(episodes)
     app.command()(export)
+    app.command()(board)
 
 
 def run(
@@ -179,7 +180,7 @@ def episodes(
     oneiro episodes runs/lake --out episodes.parquet
     oneiro episodes runs/lake --stage rl-spa --out rl.parquet
     """
-    from oneiro.rundir.export import episodes_to_parquet
+    from oneiro.report.episodes import episodes_to_parquet
     from oneiro.runtime.files import unwritable
 
     if reason := "it is a folder" if out.is_dir() else unwritable(out):
@@ -224,3 +225,31 @@ def _episodes_to_eval(run: Path, out: Path, stages: list[str]) -> None:
     count = episodes_to_eval(run, out, *stages)
     typer.echo(f"{out}: {count:,} episodes")
     typer.echo(f"next: inspect view --log-dir {out.parent}")
+
+
+def board(
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="RUNS...", help="Run directories, or folders that hold some.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen. Anything but this machine asks for the token in the printed address.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 7780,
+) -> None:
+    """Open a page over runs: curves, episodes and tokens; and play in a learned world beside the true one.
+
+    It reads files only and follows runs that are at work. Click a point of a curve to see the episodes of that step;
+    tick two runs to compare them case by case. J and K walk through lists, Esc goes back, / searches.
+
+    \b
+    oneiro board runs                 every run below runs/
+    oneiro board runs/demo            one run; its page offers to play in what it learned
+    oneiro board runs --host 0.0.0.0  also for other machines, with a token
+    """
+    try:
+        from oneiro.board.server import serve
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn"):
+            raise
+        raise OneiroError(f"the board needs {error.name}; pip install 'oneiro[board]'") from error
+    serve(runs or [Path("runs")], host, port, typer.echo)

@@ -180,7 +180,7 @@ def generate(
     if not read:
         raise OneiroError(f"{failures} holds no failed task")
     config = ServerConfig(base_url=server, model=str(server_model)) if server else None
-    made = processing.grown(read, tasks, config, unmatched, seed)
+    made = processing.grow(read, tasks, config, unmatched, seed)
     task_files.write_configs(out, made.configs)
     for text in made.unknown:
         warn(f"no template says: {text[:100]}")

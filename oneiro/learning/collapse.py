@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.episode import Episode, Row, Tokens, given, groups_of
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.settings import CollapseMonitorSettings
 from oneiro.report.stats import pass_at_k

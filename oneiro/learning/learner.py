@@ -17,9 +17,8 @@ from torch import Tensor, nn
 
 from oneiro.episode import Floats, SamplingParams
 from oneiro.learning import finite, head, losses
-from oneiro.learning.batch import Batch, batches
+from oneiro.learning.batch import Batch, Example, batches
 from oneiro.learning.distributed import strategy_of
-from oneiro.learning.example import Example
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
@@ -179,7 +178,7 @@ class Learner:
 
     def update(self, examples: Sequence[Example]) -> dict[str, float]:
         """One optimiser step on all examples; returns what happened."""
-        scaled = scaled_for(examples, self.settings.loss)
+        scaled = add_weights(examples, self.settings.loss)
         statistics = self.parallel.accumulate(self, scaled, seeds.derive(self.seed, "dropout", self.updates))
         rate = learning_rate(self.settings.optimiser, self.updates, self.steps)
         teaches = any(weights["ce"].any() for weights in (e.weights for e in examples))
@@ -229,7 +228,7 @@ class Learner:
         return self.parallel.pad(self, made)
 
 
-def scaled_for(examples: Sequence[Example], settings: losses.LossSettings) -> list[Example]:
+def add_weights(examples: Sequence[Example], settings: losses.LossSettings) -> list[Example]:
     """The examples with weights that add up to the loss, and beside them those that add up to means over tokens."""
     weights = losses.normalise(examples, settings.aggregate, settings.max_tokens)
     means = weights if settings.aggregate == "token-mean" else losses.normalise(examples, "token-mean")

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneiro.learning.example import COMPONENTS, Example
+from oneiro.learning.batch import COMPONENTS, Example
 from oneiro.learning.settings import Aggregate, KlKind, LossSettings
 from oneiro.models.heads import OutcomeHead, ValueHead
 from oneiro.runtime import plugins

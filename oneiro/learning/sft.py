@@ -13,7 +13,7 @@ import numpy as np
 
 from oneiro.episode import Row
 from oneiro.learning import checkpoint, finite
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.settings import SftSettings
 from oneiro.models.language import LanguageModel

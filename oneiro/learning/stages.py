@@ -14,8 +14,8 @@ from typing import Any
 
 from oneiro.episode import Episode, Row, describe_errors
 from oneiro.learning import checkpoint, loop, sft
+from oneiro.learning.batch import Example
 from oneiro.learning.collapse import CollapseMonitor
-from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
 from oneiro.learning.settings import LearnerSettings, SelectionSettings

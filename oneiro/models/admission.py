@@ -36,7 +36,7 @@ def backbone_of(model: Any) -> Backbone:
     try:
         return Backbone(model) if has_own_forward(base.config) else ForeignBackbone(model)
     except Exception as error:  # every architecture fails in its own way; the person needs one line
-        raise unsupported(base.config, error) from error
+        raise refusal(base.config, error) from error
 
 
 def admit(model: Any) -> None:
@@ -45,7 +45,7 @@ def admit(model: Any) -> None:
         way, worst = max(differences.items(), key=lambda item: item[1])
         if not worst <= TOLERANCE:
             reason = Unfit(f"{way}, its logits differ by {worst:.0e} of the largest")
-            raise unsupported(base_of(model).config, reason) from reason
+            raise refusal(base_of(model).config, reason) from reason
 
 
 @torch.no_grad()
@@ -73,7 +73,7 @@ def probe(model: Any) -> dict[str, float]:
     except OneiroError:
         raise
     except Exception as error:  # every architecture fails in its own way; the person needs one line
-        raise unsupported(base.config, error) from error
+        raise refusal(base.config, error) from error
 
 
 def ways(backbone: Backbone, prefix: Tensor, rows: Tensor) -> Iterator[tuple[str, int, Tensor]]:
@@ -185,7 +185,7 @@ def without_quantisation(config: Any) -> Any:
     return config
 
 
-def unsupported(config: Any, reason: Exception) -> OneiroError:
+def refusal(config: Any, reason: Exception) -> OneiroError:
     why = f" ({reason})" if isinstance(reason, Unfit) else ""
     return OneiroError(
         f"models of architecture '{config.model_type}' are not supported: sampling and learning here would not compute "

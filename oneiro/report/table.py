@@ -74,7 +74,7 @@ class Table:
 
     # How it looks, the same on the console and on the page
 
-    def filled(self) -> list[int]:
+    def filled_columns(self) -> list[int]:
         """The places of the columns that hold anything: the others are not shown."""
         return [place for place in range(len(self.columns)) if any(row[place].value is not None for row in self.rows)]
 

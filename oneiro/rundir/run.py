@@ -132,7 +132,7 @@ class Run:
                 leftover.unlink(missing_ok=True)
         if recipe is not None and not holds_run(self.path):
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
-        elif recipe is not None and not self._begun():
+        elif recipe is not None and not self._has_begun():
             # Nothing is lost yet, most likely the first try had a mistake in it: let the new recipe stand.
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
         elif recipe is not None and (difference := first_difference(self.path, recipe)):
@@ -166,7 +166,7 @@ class Run:
         names = recipe.track if recipe is not None else self.recipe.get("track") or []
         self._trackers = track.start(names, self.path, self.recipe)
 
-    def _begun(self) -> bool:
+    def _has_begun(self) -> bool:
         """Whether any stage has been finished."""
         return any(stage["status"] == "done" for stage in read_info(self.path)["stages"].values())
 

@@ -6,6 +6,9 @@ import difflib
 import pickle
 import re
 from collections.abc import Iterable
+from typing import TypeVar
+
+ResultT = TypeVar("ResultT")
 
 
 class OneiroError(Exception):
@@ -37,6 +40,13 @@ def sendable(error: Exception) -> Exception:
         return error if type(pickle.loads(pickle.dumps(error))) is type(error) else describe(error)
     except Exception:  # an error's own code runs here
         return describe(error)
+
+
+def unwrap(result: ResultT | Exception) -> ResultT:
+    """One result of many that were computed together: what was raised for it is raised here."""
+    if isinstance(result, Exception):
+        raise result
+    return result
 
 
 def describe(error: Exception) -> RuntimeError:

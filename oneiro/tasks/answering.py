@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -177,6 +177,11 @@ def episode(judged: JudgedAnswer, sample: Sample, prompt: Tokens, group: int = 0
 # In a run -------------------------------------------------------------------------------------------------------------
 
 
+def means(parts: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The mean of each part that has any values."""
+    return {name: sum(values) / len(values) for name, values in parts.items() if values}
+
+
 def some(cases: Sequence[CaseT], count: int, seed: int, name: str) -> list[CaseT]:
     """At most `count` cases, drawn evenly and in their order; 0: all. `name` belongs to the seed."""
     if not count or count >= len(cases):
@@ -213,9 +218,9 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
     def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], Sequence[int] | None]:
         """What SFT learns from, and how many rows each group has whose prompts share a beginning."""
 
-    @abstractmethod
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
         """What the loss of SFT is measured on."""
+        return true_rows(self.predictor, chat, self.validation_cases(count))
 
     @abstractmethod
     def training_cases(self, chat: ChatFormat) -> Callable[[int], CaseT]:

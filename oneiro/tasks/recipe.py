@@ -70,15 +70,15 @@ class SftContinuedSettings(Settings):
     """Updates between checkpoints."""
 
 
-class AnsweringRecipe(RlvrRecipe):
-    """RLVR of a language model that answers in text."""
+class SupervisedRecipe(Recipe):
+    """SFT of a language model that answers in text."""
 
+    sampling: SamplingSettings = SamplingSettings()
+    max_batch_size: int = Field(256, ge=1)
+    """Rows decoded at once."""
     model: ModelSettings = ModelSettings()
     sft_data: SftDataSettings = SftDataSettings()
     sft: SftSettings = SftSettings()
-    sft_continued: SftContinuedSettings | None = None
-    """Train and measure the control of RL too; None: no control."""
-    evaluation: AnswerEvaluationSettings = AnswerEvaluationSettings()
 
     @property
     def weights(self) -> tuple[str, ...]:
@@ -89,7 +89,15 @@ class AnsweringRecipe(RlvrRecipe):
         return self.model.parameters
 
     @model_validator(mode="after")
-    def _taught(self) -> AnsweringRecipe:
+    def _knows_something(self) -> SupervisedRecipe:
         if self.model.name == "tiny" and not self.sft_data.rows:
             raise OneiroError("'tiny' knows nothing yet: set sft_data.rows to the number of rows that SFT learns from")
         return self
+
+
+class AnsweringRecipe(SupervisedRecipe, RlvrRecipe):
+    """RLVR of a language model that answers in text."""
+
+    sft_continued: SftContinuedSettings | None = None
+    """Train and measure the control of RL too; None: no control."""
+    evaluation: AnswerEvaluationSettings = AnswerEvaluationSettings()

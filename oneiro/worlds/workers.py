@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.runtime.errors import OneiroError, sendable
+from oneiro.runtime.errors import OneiroError, sendable, unwrap
 from oneiro.runtime.processes import Place, Worker, place
 from oneiro.worlds.base import Step, World, WorldConfig, WorldLost
 
@@ -150,10 +150,10 @@ class WorkerWorld(World):
         """Attributes that stay as they are in an episode."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        return _unless_raised(self.reset_many([self], [(seed, options)])[0])
+        return unwrap(self.reset_many([self], [(seed, options)])[0])
 
     def step(self, action: str) -> Step:
-        return _unless_raised(self.step_many([self], [action])[0])
+        return unwrap(self.step_many([self], [action])[0])
 
     @staticmethod
     def reset_many(worlds: Sequence[Any], given: Sequence[Any]) -> list[Any]:
@@ -224,7 +224,7 @@ class WorkerWorld(World):
         return self._told[name]
 
     def _ask(self, *request: Any) -> Any:
-        return _unless_raised(_ask_all([self], [request])[0])
+        return unwrap(_ask_all([self], [request])[0])
 
     def _requests(self, request: tuple[Any, ...]) -> list[tuple[Any, ...]]:
         """As they travel. The world is opened with its first request, so that many workers start at once."""
@@ -242,12 +242,6 @@ class WorkerWorld(World):
         return started
 
 
-def _unless_raised(answer: Any) -> Any:
-    if isinstance(answer, Exception):
-        raise answer
-    return answer
-
-
 def _note_all(worlds: Sequence[WorkerWorld], answers: Sequence[Any]) -> list[Any]:
     return [
         answer if isinstance(answer, Exception) else world._note(answer)
@@ -258,27 +252,27 @@ def _note_all(worlds: Sequence[WorkerWorld], answers: Sequence[Any]) -> list[Any
 def _ask_all(worlds: Sequence[WorkerWorld], requests: Sequence[tuple[Any, ...]]) -> list[Any]:
     """What each world answers, or what it raised. All workers are asked before the first is waited for."""
     answers: list[Any] = [None] * len(worlds)
-    asked: dict[Host, list[int]] = {}
-    sent: dict[Host, list[list[tuple[Any, ...]]]] = {}
+    numbers_of: dict[Host, list[int]] = {}
+    requests_of: dict[Host, list[list[tuple[Any, ...]]]] = {}
     for number, (world, request) in enumerate(zip(worlds, requests, strict=True)):
         try:
-            sent.setdefault(world.host, []).append(world._requests(request))
-            asked.setdefault(world.host, []).append(number)
+            requests_of.setdefault(world.host, []).append(world._requests(request))
+            numbers_of.setdefault(world.host, []).append(number)
         except WorldLost as error:
             answers[number] = error
-    for host in asked:
-        host.send([one for own in sent[host] for one in own])
-    for host, numbers in asked.items():
+    for host in numbers_of:
+        host.send([one for own in requests_of[host] for one in own])
+    for host, numbers in numbers_of.items():
         try:
-            given = host.receive(max(worlds[number].timeout_s for number in numbers))
+            replies = host.receive(max(worlds[number].timeout_s for number in numbers))
         except Exception as error:
             if isinstance(error, WorldLost):
                 worlds[numbers[0]].pool.lose(host)
             for number in numbers:
                 answers[number] = error
             continue
-        rest = iter(given)
-        for number, own in zip(numbers, sent[host], strict=True):
+        rest = iter(replies)
+        for number, own in zip(numbers, requests_of[host], strict=True):
             # Where the world could not be opened, that is the answer.
             results = [next(rest) for _ in own]
             answers[number] = next((error for _, error in results if error is not None), results[-1][0])

@@ -17,7 +17,7 @@ from oneiro.agents.planning.policy import PlanningPolicy, make_planner
 from oneiro.agents.planning.values import RuleValue
 from oneiro.board import play as players
 from oneiro.board.folders import Runs
-from oneiro.board.kinds import ask_planner, textgame_table, web_table
+from oneiro.board.kinds import ask_planner, physics_table, textgame_table, web_table
 from oneiro.board.play import play
 from oneiro.board.server import make_app
 from oneiro.board.tables import Table, playable
@@ -30,9 +30,10 @@ from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.grid.model import GridMetadata, TrueLake
 from oneiro.tasks.grid.predictor import GridPredictorConfig
-from oneiro.tasks.rules.dynamics import PhysicsDynamics, RoomState, RulebookDynamics
-from oneiro.tasks.rules.physics import PhysicsPredictor
+from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsPredictorConfig, PhysicsSituation
+from oneiro.tasks.rules.physics_dynamics import PhysicsDynamics, observe
 from oneiro.tasks.rules.rulebook.cases import RuleCase, obey
+from oneiro.tasks.rules.rulebook.dynamics import RulebookDynamics
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.tasks.textgame.world import TextGameDynamics
@@ -40,6 +41,8 @@ from oneiro.tasks.webpage.dynamics import TrueWeb
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import WorldChoice, make
+from oneiro.worlds.rules.physics import WORDS, advance, displacement, read_map
+from oneiro.worlds.rules.physics_world import PhysicsWorld
 from oneiro.worlds.rules.rulebook.world import RulebookWorld
 
 LAKE = {"view": "spaced"}
@@ -177,28 +180,36 @@ def test_text_games_are_played_too() -> None:
 
 
 def test_a_room_is_played_beside_a_model_of_where_the_walker_goes() -> None:
-    right = PhysicsDynamics(PhysicsPredictor(), lambda cases: [f" {case.after}" for case in cases])  # type: ignore[attr-defined]
-    room = play(physics_table(right), "", 0, ["zo", "ka", "nonsense", "mu", "ri"], "free")
-    assert room.parted is None and room.right == len(room.steps) == 5
-    still = play(
-        physics_table(PhysicsDynamics(PhysicsPredictor(), lambda cases: ["0"] * len(cases))), "", 0, ["ri"], "step"
-    )
+    room = open_room()
+
+    def right(cases: Sequence[PhysicsSituation]) -> list[str]:
+        steps = []
+        for case in cases:
+            before = read_map(room.physics, case.text)
+            assert before is not None
+            steps.append(displacement(before, advance(room.physics, before, WORDS.index(case.word))))
+        return steps
+
+    # In step, the model sees the true map each time: it is right about the walker, and says nothing of the rest.
+    session = play(room_table(right), "", 0, ["zo", "ka", "nonsense", "mu", "ri"], "step")
+    assert session.parted is None and session.right == len(session.steps) == 5
+    assert any(step.predicted != step.truth for step in session.steps)
+    still = play(room_table(lambda cases: ["0"] * len(cases)), "", 0, ["ri"], "step")
     (step,) = still.steps
-    assert step.predicted is not None and not step.exact and step.verdict == "differs"
-    # The walker stays; what the rules remember goes on.
-    assert step.predicted.split("\n")[:-1] == still.start.split("\n")[:-1]
-    left = PhysicsDynamics(PhysicsPredictor(), lambda cases: ["LLLL"] * len(cases))
-    state = RoomState.of(open_room())
-    assert isinstance(left.predict([(state, "zo")])[0][0].state, Malformed)  # the room has five columns
+    assert step.predicted == still.start and not step.exact and step.verdict == "differs"
+    outside = play(room_table(lambda cases: ["LLLL"] * len(cases)), "", 0, ["zo"], "step")  # the room has five columns
+    assert outside.steps[0].predicted is None and outside.steps[0].verdict == "unreadable"
 
 
-def physics_table(dynamics: PhysicsDynamics) -> Table:
-    return Table(Cached(dynamics), lambda game: make("physics"), RoomState.of, actions_of)
+def room_table(answer: Callable[[Sequence[PhysicsSituation]], Sequence[str]]) -> Table:
+    predictor = PhysicsPredictor(PhysicsPredictorConfig(view="map"))
+    return physics_table(planned(PhysicsDynamics(predictor, answer), lambda world: observe(world, "map")), {})
 
 
-def open_room() -> World:
-    world = make("physics", size=5)
+def open_room() -> PhysicsWorld:
+    world = make("physics")
     world.reset(seed=0, options={"split": "eval"})
+    assert isinstance(world, PhysicsWorld)
     return world
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.results import ROOT, Cell, Experiment, dump, main, measured, read
+from tools.results import ROOT, Cell, Experiment, dump, main, read, with_runs
 
 FACTS = {"about": "A.", "command": "c", "commit": "abc", "seeds": [0, 1, 2], "weights": "random", "hardware": "a core"}
 ROWS = [
@@ -80,11 +80,11 @@ def test_runs_give_numbers_seeds_and_commit(tmp_path: Path) -> None:
         table = {"columns": ["agent", "x"], "units": {"x": "%"}, "rows": [row]}
         (tmp_path / f"{seed}" / "summary.json").write_text(json.dumps({"tables": [table]}))
         (tmp_path / f"{seed}" / "run.json").write_text(json.dumps({"seed": seed, "commit": "0123456789"}))
-    new = measured(Experiment.model_validate(EXPERIMENT), [tmp_path / "4", tmp_path / "5"])
+    new = with_runs(Experiment.model_validate(EXPERIMENT), [tmp_path / "4", tmp_path / "5"])
     assert new.seeds == [4, 5] and new.commit == "0123456"
     assert new.find("with", "x") == (Cell(seeds=[50.0, 75.0]), 1)
     assert new.find("without", "x") == (Cell(seeds=[2.0, 3.0, 1.0]), 1)
-    assert measured(new, [tmp_path / "4"]).find("with", "x")[0] == Cell(value=50.0, low=0.0, high=100.0)
+    assert with_runs(new, [tmp_path / "4"]).find("with", "x")[0] == Cell(value=50.0, low=0.0, high=100.0)
 
 
 def test_a_row_with_a_cell_too_few_is_refused() -> None:

@@ -12,7 +12,7 @@ import torch
 
 from oneiro.episode import Row, given
 from oneiro.learning import sft
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.models.language import LanguageModel, LoraSettings, ModelSettings, load, merge_adapters, with_lora

@@ -9,8 +9,7 @@ import pytest
 
 from oneiro.episode import PrefixGroup, Row, SamplingParams, Segment, given
 from oneiro.learning import batch as batching
-from oneiro.learning.batch import PackedGroups, RowsAfterPrefix, SeparateRows, batches
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example, PackedGroups, RowsAfterPrefix, SeparateRows, batches
 
 
 def reply(*tokens: int, turn: int = 0, temperature: float = 1.0, **more: Any) -> Segment:

@@ -11,7 +11,7 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, given
 from oneiro.learning import checkpoint, loop
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import PATIENCE, Learner, LearnerSettings
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import OptimiserSettings, ReferenceSettings

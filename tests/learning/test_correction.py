@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from oneiro.episode import Floats, Row, SamplingParams, Segment, given
-from oneiro.learning import correction, head
-from oneiro.learning.correction import CorrectionSettings, correct, mismatch, token_weights
-from oneiro.learning.example import Example
+from oneiro.learning import head
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.update import CorrectionSettings, correct, mismatch, token_weights
 from oneiro.models.heads import OutputHead
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -124,18 +124,16 @@ def test_what_was_drawn_counts_as_kept() -> None:
 
 def test_corrections_at_their_bounds() -> None:
     old, sampler = torch.log(torch.tensor([1.0, 4.0, 0.5, 0.49, 5.0, 5.1])), torch.zeros(6)
-    weights, kept = correction.token_weights(old, sampler, CorrectionSettings(name="tis", cap=2.0))
+    weights, kept = token_weights(old, sampler, CorrectionSettings(name="tis", cap=2.0))
     assert weights.tolist() == pytest.approx([1, 2, 0.5, 0.49, 2, 2]) and kept.all()
-    weights, kept = correction.token_weights(
-        old, sampler + 1e-7, CorrectionSettings(name="icepop", low=0.4999, high=5.0)
-    )
+    weights, kept = token_weights(old, sampler + 1e-7, CorrectionSettings(name="icepop", low=0.4999, high=5.0))
     assert weights.tolist() == pytest.approx([1, 4, 0.5, 0, 5, 0], abs=1e-5)
     assert kept.tolist() == [True, True, True, False, True, False]
     exact = torch.zeros(2)
     for bound in ({"low": 1.0, "high": 2.0}, {"low": 0.5, "high": 1.0}):
-        assert correction.token_weights(exact, exact, CorrectionSettings(name="icepop", **bound))[1].all()  # type: ignore[arg-type]
-    _, kept = correction.token_weights(torch.tensor([torch.nan]), torch.zeros(1), CorrectionSettings(name="tis"))
+        assert token_weights(exact, exact, CorrectionSettings(name="icepop", **bound))[1].all()  # type: ignore[arg-type]
+    _, kept = token_weights(torch.tensor([torch.nan]), torch.zeros(1), CorrectionSettings(name="tis"))
     assert not kept.any()
-    found = correction.mismatch(np.array([-1.0, -2.0], np.float32), np.array([-1.5, -1.75], np.float32))
+    found = mismatch(np.array([-1.0, -2.0], np.float32), np.array([-1.5, -1.75], np.float32))
     assert found["mismatch"] == 0.5
     assert found["mismatch_kl"] == pytest.approx((np.exp(0.5) - 1.5 + np.exp(-0.25) - 0.75) / 2)

@@ -10,10 +10,10 @@ import torch
 from torch import nn
 
 from oneiro.episode import Row, given
+from oneiro.learning.batch import Example
 from oneiro.learning.distributed import data_parallel
 from oneiro.learning.distributed.data_parallel import buckets, portions, sum_gradients
 from oneiro.learning.distributed.fsdp import FullySharded, ShardOptimiser, empty, layers_of
-from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import OptimiserSettings

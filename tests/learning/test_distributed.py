@@ -22,11 +22,10 @@ import oneiro
 from oneiro.episode import Episode, FinishReason, Row, given
 from oneiro.learning import checkpoint, sft
 from oneiro.learning.algorithms import Grpo, Gspo, Ppo
-from oneiro.learning.batch import batches
+from oneiro.learning.batch import Example, batches
 from oneiro.learning.distributed import strategy_of
 from oneiro.learning.distributed.data_parallel import portions
 from oneiro.learning.distributed.fsdp import empty
-from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner, LearnerSettings, Statistics
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
 from oneiro.learning.settings import CorrectionSettings, OptimiserSettings, ReferenceSettings

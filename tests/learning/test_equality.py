@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM, GPTNeoXConfig, LlamaConfig, Qwen2
 from oneiro.episode import Episode, Row, SamplingParams, Segment, given
 from oneiro.learning import learner as learner_module
 from oneiro.learning.algorithms import Algorithm, DrGrpo, Grpo, Ppo, Reinforce, Rloo
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce
 from oneiro.learning.losses import LossSettings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oneiro.episode import PrefixGroup, Row, SamplingParams, Segment, given
-from oneiro.learning.example import Example, prefix_groups
+from oneiro.learning.batch import Example, prefix_groups
 from oneiro.runtime.errors import OneiroError
 
 

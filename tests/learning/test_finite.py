@@ -10,8 +10,8 @@ import torch
 
 from oneiro.episode import Episode, Row, given
 from oneiro.learning import checkpoint, finite, sft
+from oneiro.learning.batch import Example
 from oneiro.learning.distributed import DataParallel
-from oneiro.learning.example import Example
 from oneiro.learning.finite import NotFiniteError
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, reinforce

@@ -9,8 +9,7 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import head, losses
-from oneiro.learning.batch import Batch, batches
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Batch, Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings, Statistics, hidden_matrices
 from oneiro.learning.loop import copy_of
 from oneiro.learning.losses import LossSettings

@@ -15,14 +15,20 @@ import torch
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
 from oneiro.learning import checkpoint, loop, sft, update
 from oneiro.learning.algorithms import DrGrpo, Grpo, Gspo, Ppo, Reinforce, Rloo, StateGrpo, TurnGrpo
-from oneiro.learning.correction import CorrectionSettings
-from oneiro.learning.example import Example, gather, scatter
+from oneiro.learning.batch import Example, gather, scatter
 from oneiro.learning.learner import LearnerSettings
 from oneiro.learning.loop import AsyncRollout, Callbacks, RlSettings, actor_of, copy_of, reinforce
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings
 from oneiro.learning.settings import FilterSettings
-from oneiro.learning.update import Reference, ReferenceSettings, examples_of, minibatches, trajectory_of
+from oneiro.learning.update import (
+    CorrectionSettings,
+    Reference,
+    ReferenceSettings,
+    examples_of,
+    minibatches,
+    trajectory_of,
+)
 from oneiro.models.language import LanguageModel, LoraSettings, with_lora
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError

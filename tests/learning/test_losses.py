@@ -10,8 +10,8 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import losses
-from oneiro.learning.example import Example
-from oneiro.learning.learner import scaled_for
+from oneiro.learning.batch import Example
+from oneiro.learning.learner import add_weights
 from oneiro.learning.losses import LossSettings, policy_loss, row_log_ratio, value_loss
 
 
@@ -57,7 +57,7 @@ def test_weights_are_scaled_as_each_aggregation_says() -> None:
         [0, 0, 0],
     ]
     assert [w["ce"].tolist() for w in losses.normalise(examples, "constant", 5)][2] == [0, 0.5, 0.5]
-    scaled = scaled_for(examples, LossSettings(aggregate="constant", max_tokens=5))
+    scaled = add_weights(examples, LossSettings(aggregate="constant", max_tokens=5))
     assert scaled[0].weights["policy"].tolist() == pytest.approx([0, 0.1, 0.1])
     assert scaled[0].columns["mean_policy"].tolist() == [0, 0.125, 0.125]
     assert scaled[1].columns["mean_kl"].tolist() == pytest.approx([0, 1 / 6, 1 / 6, 1 / 6, 1 / 6])

@@ -8,7 +8,7 @@ import torch
 
 from oneiro.episode import Row, SamplingParams, Segment, given
 from oneiro.learning import losses
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.losses import LossSettings
 from oneiro.learning.optimiser import OptimiserSettings

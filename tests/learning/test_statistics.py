@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings, Statistics
 from oneiro.learning.loop import describe
 from oneiro.learning.losses import LossSettings

@@ -25,7 +25,7 @@ from transformers import (
 from transformers.models.gemma.modeling_gemma import GemmaRMSNorm
 
 from oneiro.episode import Row, given
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.attention import AfterPrefix, Causal, Prefill
@@ -165,7 +165,7 @@ def test_a_saved_model_loads_anywhere_and_bit_for_bit(tiny: LanguageModel, tmp_p
 
 def test_an_adapter_learns_saves_and_merges(tmp_path: Path) -> None:
     from oneiro.episode import Row, given
-    from oneiro.learning.example import Example
+    from oneiro.learning.batch import Example
     from oneiro.learning.learner import Learner, LearnerSettings
 
     base = make_tiny()

@@ -25,7 +25,7 @@ from transformers import (
 )
 
 from oneiro.episode import Row, given
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oneiro.cli import main
-from oneiro.rundir.export import episodes_to_parquet
+from oneiro.report.episodes import episodes_to_parquet
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError

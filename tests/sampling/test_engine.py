@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from oneiro.episode import FinishReason, Row, Sample, SamplingParams, given
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.language import LanguageModel
 from oneiro.runtime import seeds

@@ -13,7 +13,7 @@ import pytest
 
 from oneiro.episode import Episode, Row, Sample, given
 from oneiro.learning.algorithms import Grpo
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, reinforce
 from oneiro.learning.settings import CorrectionSettings

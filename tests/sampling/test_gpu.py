@@ -11,8 +11,7 @@ from transformers import CONFIG_MAPPING, AutoModelForCausalLM
 
 from oneiro.episode import Episode, Row, given
 from oneiro.learning import head
-from oneiro.learning.batch import batches
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example, batches
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.loop import Callbacks, RlSettings, actor_of, reinforce
 from oneiro.learning.settings import FilterSettings

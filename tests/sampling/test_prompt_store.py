@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from oneiro.episode import FinishReason, PrefixGroup, Row, given
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.attention import Rule, attention
 from oneiro.models.language import LanguageModel

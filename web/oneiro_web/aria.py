@@ -46,17 +46,17 @@ def _line(node: Node, has_children: bool, text: Node | None) -> str:
     indent = "  " * max(0, node.depth - 1)
     if node.role == TEXT:
         return f"{indent}- text: {_plain(node.name)}"
-    said = f"{indent}- {ROLES.get(node.role, node.role)}"
+    line = f"{indent}- {ROLES.get(node.role, node.role)}"
     if node.name.strip():
-        said += f" {json.dumps(' '.join(node.name.split()), ensure_ascii=False)}"
+        line += f" {json.dumps(' '.join(node.name.split()), ensure_ascii=False)}"
     for state in STATES:
         value = str(node.properties.get(state, "")).lower()
         if value in ("true", "mixed"):
-            said += f" [{state}]" if value == "true" else f" [{state}=mixed]"
-    said += f" [ref=e{node.id}]"
+            line += f" [{state}]" if value == "true" else f" [{state}=mixed]"
+    line += f" [ref=e{node.id}]"
     if text is not None:
-        return f"{said}: {_plain(text.name)}"
-    return f"{said}:" if has_children else said
+        return f"{line}: {_plain(text.name)}"
+    return f"{line}:" if has_children else line
 
 
 def _plain(text: str) -> str:

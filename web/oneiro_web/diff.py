@@ -117,10 +117,10 @@ def apply(before: Sequence[Item], change: Diff, first: int | None = None) -> Ite
     if first is None:
         first = before[0].id if before else 1
     gone = {item.id for item in change.deleted}
-    said: Mapping[int, str] = {item.id: item.line for item in change.updated}
+    lines: Mapping[int, str] = {item.id: item.line for item in change.updated}
     depths: Mapping[int, int] = {item.id: item.depth for item in change.moved}
     kept = [
-        item._replace(line=said.get(item.id, item.line), depth=depths.get(item.id, item.depth))
+        item._replace(line=lines.get(item.id, item.line), depth=depths.get(item.id, item.depth))
         for item in before
         if item.id not in gone
     ]

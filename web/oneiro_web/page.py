@@ -118,8 +118,8 @@ def number(root: Node, most_nodes: int) -> tuple[Printed, bool]:
         if (name and not name.isspace()) or is_printed(role, "", properties):
             shown = repr(name if len(name) <= MAX_NAME_CHARS else name[:MAX_NAME_CHARS])
             if role == "StaticText":
-                said = shown[1:-1]
-                if not said or said in first or said in second or said in third:
+                text = shown[1:-1]
+                if not text or text in first or text in second or text in third:
                     continue
             line = f"{role} {shown}"
             if properties:

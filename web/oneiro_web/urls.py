@@ -91,10 +91,10 @@ def page_of(url: str) -> tuple[str, int, str, dict[str, str]] | None:
         return None
     parts, host, port = parsed
     try:
-        asked = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=1000))
+        pairs = dict(parse_qsl(parts.query, keep_blank_values=True, max_num_fields=1000))
     except ValueError:
         return None
-    query = {key: text for key, value in asked.items() if (text := value.strip())}
+    query = {key: text for key, value in pairs.items() if (text := value.strip())}
     return host, port, unquote(parts.path).removesuffix("/"), query
 
 

@@ -15,8 +15,9 @@ from oneiro_web.grading.answers import check_answer
 from oneiro_web.seeds import generator
 from oneiro_web.tasks import AnswerCheck, Task
 from oneiro_web.templates.base import Content
-from oneiro_web.templates.compose import Composed, Entity, Field, Filter, Sort, compose
+from oneiro_web.templates.compose import Composed, compose
 from oneiro_web.templates.registry import composed_templates
+from oneiro_web.templates.schema import Entity, Field, Filter, Sort
 from oneiro_web.templates.table import click, written
 
 TEMPLATES = [cast(Composed, template) for template in composed_templates().values()]

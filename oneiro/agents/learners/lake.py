@@ -25,7 +25,7 @@ from oneiro.rundir.records import read_lines
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.grid.model import GridMetadata, GridModel, understood
+from oneiro.tasks.grid.model import GridMetadata, GridModel, word_of
 from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
@@ -66,7 +66,7 @@ def transitions(records: Iterable[dict[str, Any]]) -> list[GridTransition]:
         GridTransition(turn["state"], word, turn["next_state"])
         for record in records
         for turn in record["turns"]
-        if len(turn["actions"]) == 1 and (word := understood(turn["actions"][0])) is not None
+        if len(turn["actions"]) == 1 and (word := word_of(turn["actions"][0])) is not None
     )
     # Once each: what random play repeats would be learned many times over.
     return list(dict.fromkeys(steps))

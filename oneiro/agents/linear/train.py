@@ -21,6 +21,7 @@ from oneiro.agents.reply import action_in
 from oneiro.episode import Episode, Floats
 from oneiro.learning.algorithms import Algorithm, Trajectory
 from oneiro.learning.algorithms.base import StateValue
+from oneiro.learning.logistic import sigmoid
 from oneiro.learning.losses import official_row_loss
 from oneiro.runtime import seeds
 
@@ -135,7 +136,7 @@ class LinearCritic:
     weights: NDArray[np.float64] = field(default_factory=lambda: np.zeros(SIZE))
 
     def value(self, state: Index) -> float:
-        return 1 / (1 + math.exp(-float(np.clip(SHARPNESS * self.weights[state].mean(), -30, 30))))
+        return float(sigmoid(SHARPNESS * self.weights[state].mean()))
 
     def values(self, turns: Sequence[Turn]) -> Floats:
         return np.array([self.value(TurnDecision.of(turn).state) for turn in turns], np.float32)

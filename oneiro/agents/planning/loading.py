@@ -75,7 +75,7 @@ def _grid(
 ) -> tuple[WorldChoice, Planner[Any], Any]:
     metadata = GridMetadata.read(language, model)
     assert metadata is not None
-    choice = _taught(metadata.task.world, world, settings)
+    choice = _trained_world(metadata.task.world, world, settings)
     task = GridPredictor(GridPredictorConfig(world=choice))
     dynamics = GridModel(task, Engine(language, rows), metadata.sampling)
     value = RuleValue(grid_rule(task.world))
@@ -91,7 +91,7 @@ def _agent(
         raise OneiroError(
             f"the agent at {model} predicts no states, so nothing can be planned with it; take one with a world model"
         )
-    choice = _taught(metadata.world, world, settings)
+    choice = _trained_world(metadata.world, world, settings)
     scratch = choice.maker()()
     agent = AgentModel(
         Engine(language, rows),
@@ -126,7 +126,7 @@ def _slot_model(
 ) -> tuple[WorldChoice, PageDynamics, Propose[BrowsedPage]]:
     """A page model of `plan/web`, with the linear policy that lies beside it."""
     metadata = AgentMetadata.model_validate(read_json(folder / METADATA))
-    choice = _taught(metadata.world, world, settings)
+    choice = _trained_world(metadata.world, world, settings)
     return choice, PageDynamics(SlotModel.load(folder)), webpages.PolicyRanking(LinearPolicy.load(folder))
 
 
@@ -154,7 +154,7 @@ def _web(
     return LoadedPlanner(choice, policy, dialogue(config.max_actions, predicts=False))
 
 
-def _taught(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldChoice:
+def _trained_world(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldChoice:
     """The world as the model knows it; another variant of it in the model's view."""
     if taught.name == world:
         return WorldChoice(name=world, **{**taught.settings, **settings})

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from oneiro.agents.linear.features import names_in, plain, stems
 from oneiro.agents.planning.base import Judged, Root
+from oneiro.learning.logistic import sigmoid
 from oneiro.runtime import seeds
 from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.lookup import page_type
@@ -74,7 +75,7 @@ class PageValue:
             if lesson.target:
                 known[lesson.stopped][facts] = max(lesson.target, known[lesson.stopped].get(facts, 0.0))
             if lesson.stopped:
-                for name in crossed(facts):
+                for name in cross_facts(facts):
                     self.places.setdefault(name, len(self.places))
                 stops.append((self._row(facts), lesson.target))
         self.known, self.weights = known, self._fit(stops, seed)
@@ -98,13 +99,14 @@ class PageValue:
 
     @staticmethod
     def _chance(weights: NDArray[np.float64], row: NDArray[np.int64]) -> float:
-        return float(1 / (1 + np.exp(-np.clip(weights[row].sum(), -30, 30))))
+        return float(sigmoid(weights[row].sum()))
 
     def _row(self, facts: Facts) -> NDArray[np.int64]:
-        return np.array([self.places[name] for name in crossed(facts) if name in self.places], np.int64)
+        return np.array([self.places[name] for name in cross_facts(facts) if name in self.places], np.int64)
 
 
-ASKED = "asked "
+TASK_WORD = "asked "
+"""Begins the facts that are words of the task."""
 COMMON_SHARE = 0.05
 """Of the objectives that a word must stand in to be one that tasks are asked by; what is rarer names something."""
 _WORD = re.compile(r"[\w.-]{3,}")
@@ -122,19 +124,19 @@ def similarity(one: Facts, two: Facts) -> float:
 
     The same page is right for one task and wrong for another, so the words count twice.
     """
-    asked, other = ({fact for fact in facts if fact.startswith(ASKED)} for facts in (one, two))
-    return _shared(asked, other) ** 2 * _shared(one - asked, two - other)
+    words, others = ({fact for fact in facts if fact.startswith(TASK_WORD)} for facts in (one, two))
+    return _overlap(words, others) ** 2 * _overlap(one - words, two - others)
 
 
-def _shared(one: Set[str], two: Set[str]) -> float:
+def _overlap(one: Set[str], two: Set[str]) -> float:
     return len(one & two) / len(one | two) if one or two else 1.0
 
 
-def crossed(facts: Facts) -> list[str]:
+def cross_facts(facts: Facts) -> list[str]:
     """Facts, and each of those about the page together with each word that the task asks by; in a fixed order."""
-    asked = sorted(fact for fact in facts if fact.startswith(ASKED))
-    about = sorted(facts - set(asked))
-    return [*about, *(f"{word} | {fact}" for fact in about for word in asked)]
+    words = sorted(fact for fact in facts if fact.startswith(TASK_WORD))
+    about = sorted(facts - set(words))
+    return [*about, *(f"{word} | {fact}" for fact in about for word in words)]
 
 
 def facts_of(state: BrowsedPage, common: Facts) -> Facts:
@@ -144,7 +146,7 @@ def facts_of(state: BrowsedPage, common: Facts) -> Facts:
     # A name may be written in small letters; then it is told by how rare it is.
     rare = [word.strip(".-") for word in _WORD.findall(state.objective) if word not in common]
     names += [word for word in dict.fromkeys(rare) if plain(word) not in known]
-    asked = stems(state.objective) - stems(" ".join(names))
+    words = stems(state.objective) - stems(" ".join(names))
     parts = urlsplit(state.page.url)
     held = {slot: value for slot, value in sources_of(state.situation("none")).items() if slot.startswith("field")}
     above, below = state.page.frame()
@@ -155,21 +157,21 @@ def facts_of(state: BrowsedPage, common: Facts) -> Facts:
         "headings": " ".join(line.name for line in lines if line.role == "heading"),
         "page": " ".join(line.name for line in lines),
     }
-    facts = {f"{ASKED}{word}" for word in asked}
+    facts = {f"{TASK_WORD}{word}" for word in words}
     for place, text in texts.items():
         missing = sum(plain(name) not in plain(text) for name in names)
         facts.add(f"{place} has {'all' if not missing else 'some' if missing < len(names) else 'none'} of the names")
 
-    def written(value: str) -> str:
+    def name_of(value: str) -> str:
         """A value by what it is to the task: a certain one of its names, or itself."""
         own = plain(value)
         return next((f"name {number}" for number, name in enumerate(names) if plain(name) == own), own[:24])
 
     kind = page_type(state.page)
     for piece in (unquote(piece) for piece in parts.path.split("/")):
-        kind = kind.replace(piece, written(piece)) if piece and written(piece).startswith("name") else kind
+        kind = kind.replace(piece, name_of(piece)) if piece and name_of(piece).startswith("name") else kind
     facts.add(f"kind {kind}")
-    facts |= {f"query {key}={written(value)}" for key, value in parse_qsl(parts.query, keep_blank_values=True)}
-    facts |= {f"{slot}={written(value)}" for slot, value in held.items()}
-    facts |= {f"part {place}={written(unquote(piece))}" for place, piece in enumerate(parts.path.split("/")) if piece}
+    facts |= {f"query {key}={name_of(value)}" for key, value in parse_qsl(parts.query, keep_blank_values=True)}
+    facts |= {f"{slot}={name_of(value)}" for slot, value in held.items()}
+    facts |= {f"part {place}={name_of(unquote(piece))}" for place, piece in enumerate(parts.path.split("/")) if piece}
     return frozenset(facts)

@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from oneiro.episode import Floats
-from oneiro.learning.batch import Batch, cut
-from oneiro.learning.example import Example, prefix_groups
+from oneiro.learning.batch import Batch, Example, cut, prefix_groups
 from oneiro.learning.optimiser import Optimiser
 from oneiro.runtime import distributed, seeds
 

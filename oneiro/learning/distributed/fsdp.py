@@ -21,9 +21,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 
 from oneiro.episode import PrefixGroup, Row, given
-from oneiro.learning.batch import Batch, separate_rows
+from oneiro.learning.batch import Batch, Example, separate_rows
 from oneiro.learning.distributed.data_parallel import DataParallel
-from oneiro.learning.example import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.optimiser import Optimiser
 from oneiro.learning.settings import OptimiserSettings

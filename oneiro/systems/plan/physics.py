@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import numpy as np
 
@@ -33,9 +33,10 @@ from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanPhysicsRecipe
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
-from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copied
-from oneiro.tasks.rules.physics_data import FULL, Drawn, draw
-from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, read_tiles
+from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copy_outcome
+from oneiro.tasks.rules.physics_data import FULL, draw
+from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, observe, read_tiles
+from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.rules.physics_task import LazyRows, PhysicsMetadata, PhysicsTask
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
@@ -71,10 +72,9 @@ class PhysicsPlanning(Planning):
 
     def __init__(self, recipe: PlanPhysicsRecipe, run: Run, number: int) -> None:
         super().__init__(recipe, run, number)
-        self.task = PhysicsTask(recipe, run)
+        # Of the task only what comes before RL is used: RL's own settings are not in this recipe.
+        self.task = PhysicsTask(cast(PhysicsRecipe, recipe), run)
         self.stages = [*self.task.first_stages, POLICY]
-        self.contexts: dict[int, Context] = {}
-        """What levels show of their rules, by seed."""
 
     def name_stage(self, stage: str) -> str:
         return stage  # there is one repeat
@@ -133,7 +133,7 @@ class PhysicsPlanning(Planning):
         answers: dict[str, Callable[[PhysicsSituation], str]] = {
             "no change": lambda case: STAYED,
             "lookup": lookup,
-            "copy from the prompt": copied,
+            "copy from the prompt": copy_outcome,
         }
         inside: dict[str, Dynamics[PhysicsSituation]] = {
             **{name: PhysicsDynamics(task, partial(_each, answer)) for name, answer in answers.items()},
@@ -236,12 +236,7 @@ class PhysicsPlanning(Planning):
         return dict(zip(contexts, [*contexts[1:], contexts[0]], strict=True))
 
     def observe(self, world: World) -> PhysicsSituation:
-        """The true map, with the context of its rules."""
-        assert isinstance(world, PhysicsWorld)
-        if world.seed not in self.contexts:
-            drawn = Drawn(world.physics, tuple(world.draw_examples()), world.room, 0)
-            self.contexts[world.seed] = drawn.case(self.recipe.task.view, "", "").context
-        return PhysicsSituation(self.contexts[world.seed], world.render("map"), "")
+        return observe(world, self.recipe.task.view)
 
     def observe_told(self, world: World) -> PhysicsSituation:
         assert isinstance(world, TargetRoom)

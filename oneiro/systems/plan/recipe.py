@@ -12,7 +12,7 @@ from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
+from oneiro.tasks.rules.physics_recipe import PhysicsPredictorRecipe
 from oneiro.tasks.textgame.recipe import TextGameRecipe
 
 
@@ -84,11 +84,10 @@ class PlanPhysicsEvaluationSettings(PlanEvaluationSettings):
     """Words of an episode."""
 
 
-class PlanPhysicsRecipe(PhysicsRecipe):
+class PlanPhysicsRecipe(PhysicsPredictorRecipe):
     """The predictor of `rlvr/physics` as SFT makes it, a policy from its weights, and search in the predictor.
 
-    With `model` the folder of a trained predictor and `sft_data.rows: 0` nothing is trained but the policy. `rl`,
-    `rollout` and `evaluation` are those of `rlvr/physics`, which this recipe does not run; its own are `play`.
+    With `model` the folder of a trained predictor and `sft_data.rows: 0` nothing is trained but the policy.
     """
 
     pipeline: ClassVar[str] = PIPELINE

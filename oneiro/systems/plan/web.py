@@ -38,7 +38,7 @@ from oneiro.runtime import seeds
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanWebRecipe
 from oneiro.tasks.base import Cached
-from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, looked_up, shuffle_pages
+from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, look_up_pages, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageSituation, PageState
@@ -69,8 +69,8 @@ class WebPlanning(WebLearner, Planning):
         lookup, true_web = PageLookup(cases, 0), TrueWeb(self.branching_world)
         inside = {
             "model": PageDynamics(model),
-            "no change": PageDynamics(unchanged),
-            "lookup": PageDynamics(looked_up(lookup)),
+            "no change": PageDynamics(predict_no_change),
+            "lookup": PageDynamics(look_up_pages(lookup)),
             "shuffled model": PageDynamics(shuffle_pages(model, pool, self.seed)),
             "true web": true_web,
         }
@@ -107,8 +107,8 @@ class WebPlanning(WebLearner, Planning):
         _, played = record_episodes(self.recipe, attempts_at(self.tasks, 1, "eval"), policy, self.seed)
         shares: dict[str, Any] = {}
         ways: dict[str, NextPages] = {
-            "no change": unchanged,
-            "lookup": looked_up(lookup),
+            "no change": predict_no_change,
+            "lookup": look_up_pages(lookup),
             "model": model,
         }
         situations = [case for steps in played for case in steps if not case.stops]
@@ -139,10 +139,10 @@ class WebPlanning(WebLearner, Planning):
 
     def planner(self, inside: PageDynamics, policy: LinearPolicy) -> PlanningPolicy[BrowsedPage]:
         """A planner with a cache of its own: what it costs does not depend on who asked before."""
-        told = self.recipe.value == "address"
-        value = RuleValue(address_rule) if told else self.value
+        knows_address = self.recipe.value == "address"
+        value = RuleValue(address_rule) if knows_address else self.value
         planner = make_planner(Cached(inside), PolicyRanking(policy, self.recipe.least), value, self.recipe.planner)
-        return PlanningPolicy(planner, observe, page_goal if told else lambda world: None, predicts=False)
+        return PlanningPolicy(planner, observe, page_goal if knows_address else lambda world: None, predicts=False)
 
     @cached_property
     def value(self) -> PageValue:
@@ -163,7 +163,7 @@ class WebPlanning(WebLearner, Planning):
         return play(world_of(self.recipe), planned, policy, form, None, seeds.derive(seed, "test"))
 
 
-def unchanged(cases: Sequence[PageSituation]) -> list[PageState | None]:
+def predict_no_change(cases: Sequence[PageSituation]) -> list[PageState | None]:
     """A model in which nothing ever changes: what search and value add without one."""
     return [case.state for case in cases]
 

@@ -9,7 +9,7 @@ from oneiro.agents import prompts as words
 from oneiro.agents import reply as replies
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.reply import TAG_TOKENS
-from oneiro.agents.rollout import begun
+from oneiro.agents.rollout import start_reply
 from oneiro.episode import Row, Segment, given
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
@@ -97,7 +97,7 @@ def target(
 ) -> list[Segment]:
     """The reply to be learned. Thoughts, answer and end token carry the loss, the states too unless they are masked."""
     segments: list[Segment] = []
-    start = begun(response_prefix, turn["state"])
+    start = start_reply(response_prefix, turn["state"])
     # What play gives the agent to begin with is given in training too, and carries no loss.
     left = len(start) if start and "".join(text for _, text in pieces).startswith(start) else 0
     if left:

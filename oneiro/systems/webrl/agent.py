@@ -24,7 +24,7 @@ from oneiro.episode import Episode, Floats, Row, given
 from oneiro.learning import checkpoint, loop, stages, update
 from oneiro.learning.algorithms import Algorithm
 from oneiro.learning.algorithms.base import StateValue
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner
 from oneiro.learning.rl_settings import RlSettings
 from oneiro.learning.settings import FilterSettings

@@ -16,7 +16,7 @@ import numpy as np
 
 from oneiro.agents import prompts as words
 from oneiro.agents.prompts import DialogueSettings
-from oneiro.agents.rollout import begun
+from oneiro.agents.rollout import start_reply
 from oneiro.episode import Episode, FinishReason, Floats, Row, Tokens, from_plain, given, to_plain
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.records import read_lines
@@ -130,7 +130,7 @@ class RowFormat:
         return [self._write(turn, number, page_weight) for number, turn in enumerate(turns_of(episode), start=1)]
 
     def _write(self, turn: Turn, number: int, page_weight: float) -> Row:
-        begins = begun(self.response_prefix, turn["state"])
+        begins = start_reply(self.response_prefix, turn["state"])
         reply = np.append(self.chat.encode(turn["reply"].removeprefix(begins)), self.chat.end)
         segments = [given(self.state(turn), turn=number)]
         if page_weight:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from oneiro.agents import reply as replies
 from oneiro.episode import Episode, Row, given
+from oneiro.learning.logistic import fit_logistic, sigmoid
 from oneiro.models.chat import ChatFormat
 from oneiro.report.stats import wilson
 from oneiro.runtime.errors import OneiroError
@@ -122,13 +123,12 @@ class Features:
         y = np.array([float(t.success) for t in episodes])
         # Both classes weigh the same.
         weight = np.where(y > 0, 0.5 / max(1e-9, y.mean()), 0.5 / max(1e-9, 1 - y.mean()))
-        self.weights = logistic(X, y, weight)
+        self.weights = fit_logistic(X, y, weight)
 
     def scores(self, episodes: Sequence[Episode]) -> list[float]:
         if not episodes:
             return []
-        z = np.stack([features(t) for t in episodes]) @ self.weights
-        return [float(p) for p in 1 / (1 + np.exp(-np.clip(z, -30, 30)))]
+        return [float(p) for p in sigmoid(np.stack([features(t) for t in episodes]) @ self.weights)]
 
 
 def features(t: Episode) -> NDArray[np.float64]:
@@ -155,24 +155,6 @@ def features(t: Episode) -> NDArray[np.float64]:
     for word in set(re.findall(r"[a-z]+", intent_of(t).lower())):
         hashed[int(generator("feature", word, kinds, len(turns_of(t))).integers(HASHED))] = 1.0
     return np.concatenate([np.array(plain, np.float64), hashed])
-
-
-def logistic(
-    X: NDArray[np.float64], y: NDArray[np.float64], weight: NDArray[np.float64], decay: float = 1.0
-) -> NDArray[np.float64]:
-    """Newton's method for weighted logistic regression with a ridge."""
-    w = np.zeros(X.shape[1])
-    ridge = decay * np.eye(len(w))
-    ridge[0, 0] = 1e-6  # the constant is free
-    for _ in range(25):
-        p = 1 / (1 + np.exp(-np.clip(X @ w, -30, 30)))
-        gradient = X.T @ (weight * (p - y)) + ridge @ w
-        curvature = (X * (weight * p * (1 - p))[:, None]).T @ X + ridge
-        step = np.linalg.solve(curvature, gradient)
-        w -= step
-        if np.abs(step).max() < 1e-8:
-            break
-    return w
 
 
 # A language model as judge --------------------------------------------------------------------------------------------
@@ -218,7 +200,7 @@ class LanguageJudge:
         rows = [self.prompt.row(t, verdict) for t in episodes for verdict in (True, False)]
         logprobs = self.logprobs(rows)
         pairs = zip(logprobs[::2], logprobs[1::2], strict=True)
-        return [float(1 / (1 + np.exp(np.clip(no - yes, -30, 30)))) for yes, no in pairs]
+        return [float(sigmoid(yes - no)) for yes, no in pairs]
 
 
 # Training data, labels, trust -----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from typing import Any
 
 from oneiro.episode import Episode
 from oneiro.learning import stages
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat

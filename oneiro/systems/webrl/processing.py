@@ -37,7 +37,7 @@ def rule_labels(traces: Sequence[Trace]) -> list[bool]:
 def ranker(model: str) -> Callable[[Plain], float]:
     """The geometric-mean probability of a processed step's action under a model, without an end token."""
     from oneiro.episode import Row, given
-    from oneiro.learning.example import Example
+    from oneiro.learning.batch import Example
     from oneiro.learning.learner import Learner
     from oneiro.learning.settings import LearnerSettings
     from oneiro.models.language import load
@@ -73,7 +73,7 @@ class Grown:
     """Those that do not."""
 
 
-def grown(
+def grow(
     failures: Sequence[tuple[str, str]], count: int, server: ServerConfig | None, unmatched: bool, seed: int
 ) -> Grown:
     """New tasks from failed ones: by operators on the templates that they fit and, with a server, as it proposes."""
@@ -92,7 +92,7 @@ def grown(
             known.append(task)
     proposals: list[Plain] = []
     if server is not None and unmatched:
-        proposals = _proposed(failures, server)[: count // 2]
+        proposals = _propose(failures, server)[: count // 2]
     if not known and not proposals:
         raise OneiroError(
             "none of the failed tasks fits a template; with --server URL and --unmatched a model proposes"
@@ -109,7 +109,7 @@ def grown(
     return Grown(configs + proposals, len(tasks), len(known), unknown)
 
 
-def _proposed(failures: Sequence[tuple[str, str]], server: ServerConfig) -> list[Plain]:
+def _propose(failures: Sequence[tuple[str, str]], server: ServerConfig) -> list[Plain]:
     """A model's proposals as the release keeps them: texts with a dummy grader, each once."""
     sites = sorted({site for site, _ in failures})
     prompts = []

@@ -89,7 +89,7 @@ class LearnedFrozenLake(LearnedWorld, FrozenLake):
     def step(self, action: str) -> Step:
         if self.over:
             return self.ended(success=self.lake.arrived)
-        word = understood(action)
+        word = word_of(action)
         if word is None:
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
         before = self.lake
@@ -108,11 +108,11 @@ class LearnedFrozenLake(LearnedWorld, FrozenLake):
 
 def predict_together(dynamics: Cached[str], steps: Sequence[tuple[World, str]]) -> None:
     """Predict the next step of many learned lakes in one call; those that share `dynamics` find it remembered."""
-    words = [(world.render(), understood(action)) for world, action in steps]
+    words = [(world.render(), word_of(action)) for world, action in steps]
     dynamics.predict([(state, word) for state, word in words if word is not None])
 
 
-def understood(action: str) -> str | None:
+def word_of(action: str) -> str | None:
     """The lake's word for an action as an agent may write it."""
     written = action.strip().lower()
     return next((word for word in WORDS if word.lower() == written), None)

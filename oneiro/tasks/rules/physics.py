@@ -104,12 +104,12 @@ class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
         if self.config.explain:
             yield ABOUT, False
         for sighting in case.context:
-            yield _spaced(sighting.text), False
+            yield _add_spaces(sighting.text), False
             for word, after in sighting.tries:
                 yield f" {word}", False
                 yield self._outcome(word, after), True
             yield "\n", False
-        yield f"{_spaced(case.text)} {case.word}".rstrip(), False  # a policy is asked without a word
+        yield f"{_add_spaces(case.text)} {case.word}".rstrip(), False  # a policy is asked without a word
 
     def prompt(self, case: PhysicsSituation) -> Messages:
         return [{"role": "user", "content": "".join(text for text, _ in self.pieces(case))}]
@@ -140,15 +140,20 @@ class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
         lookups: dict[str, Callable[[PhysicsCase], str]] = {}
         if len(train):
             lookups = {"lookup": TextLookup(train), "lookup by patch": PatchLookup(train)}
-        return {"no change": lambda case: STAYED, **lookups, "copy from the prompt": copied, "perfect": self.target}
+        return {
+            "no change": lambda case: STAYED,
+            **lookups,
+            "copy from the prompt": copy_outcome,
+            "perfect": self.target,
+        }
 
 
-def _spaced(text: str) -> str:
+def _add_spaces(text: str) -> str:
     """Every line begins with a space, as every other glyph has one."""
     return " " + text.replace("\n", "\n ")
 
 
-def copied(case: PhysicsSituation) -> str:
+def copy_outcome(case: PhysicsSituation) -> str:
     """What the same word did most often in the prompt, of equally many the last; no change where it was not said."""
     outcomes = [after for sighting in case.context for word, after in sighting.tries if word == case.word]
     counts = Counter(outcomes)

@@ -6,19 +6,30 @@ never a room text that a test query may have: those are one in eight, by content
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations, product
 from typing import Literal
 
 import numpy as np
 
 from oneiro.runtime import seeds
-from oneiro.tasks.rules.physics import PhysicsCase, Sighting, copied
+from oneiro.tasks.rules.physics import STAYED, PhysicsCase, Sighting, copy_outcome
 from oneiro.worlds.base import in_split, level_key
 from oneiro.worlds.rules.physics import (
+    BARE,
+    FIRST,
+    FLOOR,
+    GOAL,
     HELD_OUT_PERMUTATIONS,
+    PAIRS,
     PERMUTATIONS,
+    SECOND,
+    TARGET,
+    THINGS,
     VIEWS,
+    WALL,
     WORDS,
     Physics,
     Room,
@@ -136,7 +147,7 @@ def draw_test(
             for steps in context:
                 if steps < max(context):
                     add(f"K={steps}", replace(case, context=case.context[: steps // TRIES]))
-            add(SHUFFLED, replace(case, context=shuffled(rng, case.context)))
+            add(SHUFFLED, replace(case, context=shuffle_outcomes(rng, case.context)))
             if twin := twin_of(rng, one):
                 add(TWIN, twin.case(view, name, str(number)))
     full = forms[FULL]
@@ -160,7 +171,7 @@ def twin_of(rng: np.random.Generator, one: Drawn) -> Drawn | None:
     return others[int(rng.integers(len(others)))] if others else None
 
 
-def shuffled(rng: np.random.Generator, context: tuple[Sighting, ...]) -> tuple[Sighting, ...]:
+def shuffle_outcomes(rng: np.random.Generator, context: tuple[Sighting, ...]) -> tuple[Sighting, ...]:
     """The same rooms and words, with the outcomes dealt out anew among all of them."""
     outcomes = [after for sighting in context for _, after in sighting.tries]
     dealt = iter([outcomes[place] for place in rng.permutation(len(outcomes)).tolist()])
@@ -190,5 +201,63 @@ def acceptance(drawn: Sequence[Drawn], test: Sequence[PhysicsCase], train: Seque
         "conflict": float(np.mean(np.array(changed) > 0)),
         "disagreement": float(np.mean(changed)),
         "coverage": float(np.mean([(case.text, case.word) in keys for case in test])),
-        "copying wrong": float(np.mean([copied(case) != case.after for case in test])),
+        "copying wrong": float(np.mean([copy_outcome(case) != case.after for case in test])),
     }
+
+
+# Bayes over the family of rules ---------------------------------------------------------------------------------------
+
+# The ceiling of inference: the answer that most of the rules agree on which explain every step of the context.
+#
+# All meanings of the words, pairs of twists, directions and meanings of the visible glyphs are tried; each pair of
+# twists has the same weight before anything is seen. It knows the family that rules are drawn from, which no model is
+# told.
+
+
+REMEMBERED = frozenset({"switch", "wind", "keys", "colours"})
+"""Twists whose memory is shown, and which are therefore known."""
+DIRECTED = frozenset({"wind", "one-way", "pads"})
+
+
+def most_likely(one: Drawn) -> str:
+    """The answer with the largest posterior."""
+    shown = one.physics.shown
+    rooms = [*(room for room, _ in one.seen), one.room]
+    tables = [[shown[role] for role in room.cells] for room in rooms]
+    touched = [shown[room.colour] if room.colour else None for room in rooms]
+    glyphs = {glyph for table in tables for glyph in table} | {glyph for glyph in touched if glyph}
+    visible = sorted(glyphs - {BARE, TARGET})
+    outcomes = [[(word, one.outcome(room, word)) for word in words] for room, words in one.seen]
+    votes = Counter[str]()
+    for pair in PAIRS:
+        roles = [WALL, *(role for twist in pair for role in THINGS[twist])]
+        if REMEMBERED.intersection(pair) != REMEMBERED.intersection(one.physics.twists) or len(visible) > len(roles):
+            continue
+        meanings = list(permutations(roles, len(visible)))
+        ways = list(product(*(range(4) if twist in DIRECTED else (0,) for twist in pair)))
+        for meaning in meanings:
+            role_of = {BARE: FLOOR, TARGET: GOAL, **dict(zip(visible, meaning, strict=True))}
+            colours = [role_of[glyph] if glyph else 0 for glyph in touched]
+            if any(colour not in (0, FIRST, SECOND) for colour in colours):
+                continue
+            read = [
+                room._replace(cells=bytes(role_of[glyph] for glyph in table), colour=colour)
+                for room, table, colour in zip(rooms, tables, colours, strict=True)
+            ]
+            for way in ways:
+                rules = Physics((0, 1, 2, 3), pair, way, one.physics.glyphs)
+                for answer, count in _answers(rules, read, outcomes, one.word).items():
+                    votes[answer] += count / (len(meanings) * len(ways))  # type: ignore[assignment]
+    return max(votes, key=lambda answer: (votes[answer], answer)) if votes else STAYED
+
+
+def _answers(rules: Physics, rooms: list[Room], outcomes: list[list[tuple[int, str]]], word: int) -> Counter[str]:
+    """What the meanings of the words that explain every outcome under these rules say of the last room."""
+    alive = list(PERMUTATIONS)
+    for room, seen in zip(rooms, outcomes, strict=False):
+        # Where each direction leads: a word then only chooses among these.
+        ends = [displacement(room, advance(rules, room, way)) for way in range(4)]
+        alive = [moves for moves in alive if all(ends[moves[said]] == outcome for said, outcome in seen)]
+        if not alive:
+            return Counter()
+    return Counter(displacement(rooms[-1], advance(rules, rooms[-1], moves[word])) for moves in alive)

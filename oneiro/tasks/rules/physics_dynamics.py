@@ -13,6 +13,8 @@ from typing import NamedTuple
 from oneiro.tasks.answering import AnsweringModel
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsSituation, Sighting
+from oneiro.tasks.rules.physics_data import Drawn
+from oneiro.worlds.base import World
 from oneiro.worlds.rules.physics import (
     EDGE,
     LETTERS,
@@ -26,6 +28,7 @@ from oneiro.worlds.rules.physics import (
     read_map,
     show_map,
 )
+from oneiro.worlds.rules.physics_world import PhysicsWorld
 
 Context = tuple[Sighting, ...]
 
@@ -79,6 +82,13 @@ def move(text: str, way: str) -> str | None:
     return tiles._replace(walker=row * tiles.size + column).text
 
 
+def observe(world: World, view: str) -> PhysicsSituation:
+    """The true map, with what the level shows of its rules as a predictor of this view reads it."""
+    assert isinstance(world, PhysicsWorld)
+    examples = Drawn(world.physics, tuple(world.draw_examples()), world.room, 0)
+    return PhysicsSituation(examples.case(view, "", "").context, world.render("map"), "")
+
+
 Answer = Callable[[Sequence[PhysicsSituation]], Sequence[str]]
 
 
@@ -92,21 +102,27 @@ class PhysicsDynamics(Dynamics[PhysicsSituation]):
     def predict(
         self, pairs: Sequence[tuple[PhysicsSituation, str]], outcomes: int = 1, seed: int = 0
     ) -> list[list[Imagined[PhysicsSituation]]]:
-        """All outcomes are the most likely one: physics are deterministic."""
+        """All outcomes are the most likely one: physics are deterministic. What is no word leaves the state."""
         sees_map = self.task.config.view == "map"
         cases = [
             replace(state, text=state.text if sees_map else read_tiles(state.text).sight, word=word)
             for state, word in pairs
+            if word in WORDS
         ]
         if isinstance(self.answer, AnsweringModel):
             samples = self.answer.greedy(cases)
             answers = [(self.answer.text(sample), len(sample.tokens)) for sample in samples]
         else:
             answers = [(text, 0) for text in self.answer(cases)]
-        return [
-            [Imagined(self._follow(state, case, text), tokens)] * outcomes
-            for (state, _), case, (text, tokens) in zip(pairs, cases, answers, strict=True)
-        ]
+        answered = zip(cases, answers, strict=True)
+        predictions = []
+        for state, word in pairs:
+            if word in WORDS:
+                case, (text, tokens) = next(answered)
+                predictions.append(Imagined(self._follow(state, case, text), tokens))
+            else:
+                predictions.append(Imagined(state))
+        return [[one] * outcomes for one in predictions]
 
     def _follow(self, state: PhysicsSituation, case: PhysicsSituation, text: str) -> PhysicsSituation | Malformed:
         way = self.task.parse(text, case)

@@ -8,7 +8,7 @@ from pydantic import Field, field_validator
 
 from oneiro.recipe import Settings
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.recipe import AnsweringRecipe, OnTheWay
+from oneiro.tasks.recipe import AnsweringRecipe, OnTheWay, SupervisedRecipe
 from oneiro.tasks.rules.physics import PhysicsPredictorConfig
 
 
@@ -39,10 +39,9 @@ class PhysicsEvaluationSettings(OnTheWay):
     """Validation cases of an evaluation on the way."""
 
 
-class PhysicsRecipe(AnsweringRecipe):
-    """Everything RLVR on drawn physics does, in order."""
+class PhysicsPredictorRecipe(SupervisedRecipe):
+    """A predictor of drawn physics as SFT makes it: what `rlvr/physics` and `plan/physics` share."""
 
-    task_class: ClassVar[str] = "oneiro.tasks.rules.physics_task:PhysicsTask"
     task: PhysicsPredictorConfig = PhysicsPredictorConfig()
     data: PhysicsDataSettings = PhysicsDataSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=4)
@@ -50,4 +49,10 @@ class PhysicsRecipe(AnsweringRecipe):
     """Of the prompts that SFT and RL learn from, those with the longest context; the others have any."""
     simple_share: float = Field(0.6, ge=0, le=1)
     """Of the rules that training draws, those with one twist or none: what a word does is plainer there."""
+
+
+class PhysicsRecipe(PhysicsPredictorRecipe, AnsweringRecipe):
+    """Everything RLVR on drawn physics does, in order."""
+
+    task_class: ClassVar[str] = "oneiro.tasks.rules.physics_task:PhysicsTask"
     evaluation: PhysicsEvaluationSettings = PhysicsEvaluationSettings()  # type: ignore[assignment]

@@ -24,16 +24,15 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer
+from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, means
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PhysicsCase,
     PhysicsPredictor,
     PhysicsPredictorConfig,
     PhysicsSituation,
-    copied,
+    copy_outcome,
 )
-from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
     FULL,
     OTHER,
@@ -45,6 +44,7 @@ from oneiro.tasks.rules.physics_data import (
     acceptance,
     draw_test,
     drawn_id,
+    most_likely,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage
@@ -184,9 +184,8 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
     def accuracy(self, model: PhysicsModel, cases: Sequence[PhysicsCase], prefix: str) -> dict[str, float]:
         """Exact answers, of all and of those that copying gets wrong."""
         right = [model.task.metrics(text, case)["exact"] for case, text in zip(cases, model(cases), strict=True)]
-        uncopied = [hit for hit, case in zip(right, cases, strict=True) if copied(case) != case.after]
-        parts = {f"{prefix}_exact": right, f"{prefix}_exact_uncopied": uncopied}
-        return {name: sum(values) / len(values) for name, values in parts.items() if values}
+        uncopied = [hit for hit, case in zip(right, cases, strict=True) if copy_outcome(case) != case.after]
+        return means({f"{prefix}_exact": right, f"{prefix}_exact_uncopied": uncopied})
 
     def judge(self, case: PhysicsCase, text: str) -> JudgedAnswer:
         reward, prediction = self.predictor.reward(text, case), self.predictor.parse(text, case)
@@ -199,17 +198,18 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
             "next_state": case.after,
             "reward": reward.value,
         }
-        info = {"malformed": malformed, "uncopied": copied(case) != case.after}
+        info = {"malformed": malformed, "uncopied": copy_outcome(case) != case.after}
         return JudgedAnswer(case.id, "physics", turn, reward, bool(reward.value), info)
 
     def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        parts = {
-            "exact": [e.success for e in episodes],
-            "exact_uncopied": [e.success for e in episodes if e.info["uncopied"]],
-            "malformed": [e.info["malformed"] for e in episodes],
-            "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
-        }
-        return {name: sum(values) / len(values) for name, values in parts.items() if values}
+        return means(
+            {
+                "exact": [e.success for e in episodes],
+                "exact_uncopied": [e.success for e in episodes if e.info["uncopied"]],
+                "malformed": [e.info["malformed"] for e in episodes],
+                "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
+            }
+        )
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         forms = self.test[1]
@@ -264,7 +264,7 @@ def measure(
     right = {form: [task.metrics(answer(case), case)["exact"] for case in cases] for form, cases in forms.items()}
     cells = {form: _cell(right[form], cases) for form, cases in forms.items() if form != TWIN}
     full = dict(zip(map(drawn_id, forms[FULL]), right[FULL], strict=True))
-    hard = [case for case in forms[FULL] if copied(case) != case.after]
+    hard = [case for case in forms[FULL] if copy_outcome(case) != case.after]
     cells[UNCOPIED] = _cell([full[drawn_id(case)] for case in hard], hard)
     twins = forms.get(TWIN, ())
     cells[PAIRS] = _cell(

@@ -152,9 +152,9 @@ def evaluate_answers(
     over games. With `both`, `other` has the same tables under the other scorer, where that exists for the task.
     """
     base = task.config if task is not None else TextGamePredictorConfig(rules="none")
-    tasks = {scorer: _scored_by(scorer, base)}
+    tasks = {scorer: _predictor_with(scorer, base)}
     if both and (name := other_scorer(scorer, base)) is not None:
-        tasks[name] = _scored_by(name, base)
+        tasks[name] = _predictor_with(name, base)
     counts = {name: Counts() for name in tasks}
     starts, games = dict[tuple[str, str], int](), dict[str, int]()
     errors, flaws, only = Counter[str](), Counter[str](), Counter[str]()
@@ -206,13 +206,13 @@ def other_scorer(scorer: Scorer, config: TextGamePredictorConfig) -> Scorer | No
     """The scorer that is not `scorer`; None where it does not exist for such a task."""
     other: Scorer = "official" if scorer == "strict" else "strict"
     try:
-        _scored_by(other, config)
+        _predictor_with(other, config)
     except OneiroError:
         return None
     return other
 
 
-def _scored_by(scorer: Scorer, config: TextGamePredictorConfig) -> TextGamePredictor:
+def _predictor_with(scorer: Scorer, config: TextGamePredictorConfig) -> TextGamePredictor:
     return TextGamePredictor(TextGamePredictorConfig.model_validate({**config.model_dump(), "scorer": scorer}))
 
 

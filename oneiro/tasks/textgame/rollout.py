@@ -163,7 +163,7 @@ def search_in_model(
     return None
 
 
-def understood(game: GameRules) -> Candidates:
+def understood_commands(game: GameRules) -> Candidates:
     """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
 
     def commands(situation: Situation) -> list[str]:
@@ -258,7 +258,7 @@ class Plans:
     def __bool__(self) -> bool:
         return bool(self.steps)
 
-    def taught(self, row: Transition) -> bool:
+    def is_taught(self, row: Transition) -> bool:
         """Whether the answer to a step was there to be learned."""
         return (row.split == TRAIN or bool(row.duplicate)) and row.game not in self.held_out
 
@@ -284,7 +284,7 @@ class Plans:
     def note(self) -> str:
         """What the plans are, and how much of them was there to be learned."""
         steps = [row for plan in self.steps for row in plan]
-        taught = sum(map(self.taught, steps))
+        taught = sum(map(self.is_taught, steps))
         return f"{len(self.steps)} recorded plans; {taught} of these {len(steps)} steps also stand in train."
 
 
@@ -298,7 +298,7 @@ def find_plans(
     parts = [open_dataset(folder, name) for name in dict.fromkeys((split, TRAIN)) if name in splits(folder)]
     rows = [row for part in parts for row in _rows_on_plan(part) if not games or row.game in {*games, *held_out}]
     plans = Plans([plan[:depth] for plan in recorded_plans(rows)], held_out)
-    return replace(plans, steps=[plan for plan in plans.steps if not all(map(plans.taught, plan))])
+    return replace(plans, steps=[plan for plan in plans.steps if not all(map(plans.is_taught, plan))])
 
 
 def _rows_on_plan(data: Dataset) -> Iterator[Transition]:

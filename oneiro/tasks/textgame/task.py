@@ -17,7 +17,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer
+from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, means
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.textgame import evaluation
@@ -99,11 +99,9 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
     def accuracy(self, model: TextGameModel, cases: Sequence[Transition], prefix: str) -> dict[str, float]:
         """How often the answer is exact."""
         right = [model.task.exact(text, case) for case, text in zip(cases, model(cases), strict=True)]
-        shares: dict[str, float] = {}
-        for name, kind in (("changed", True), ("unchanged", False)):
-            part = [hit for hit, case in zip(right, cases, strict=True) if model.task.changes(case) is kind]
-            shares |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
-        return shares
+        changed = [hit for hit, case in zip(right, cases, strict=True) if model.task.changes(case)]
+        unchanged = [hit for hit, case in zip(right, cases, strict=True) if not model.task.changes(case)]
+        return means({f"{prefix}_changed": changed, f"{prefix}_unchanged": unchanged})
 
     def judge(self, case: Transition, text: str) -> JudgedAnswer:
         return judge_answer(self.predictor, case, text)
@@ -172,7 +170,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         "malformed": [e.info["malformed"] for e in episodes],
         "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
     }
-    return {name: sum(values) / len(values) for name, values in parts.items() if values}
+    return means(parts)
 
 
 def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:

@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import conv2d
 
 from oneiro.models.video.perceptual import Lpips
-from oneiro.tasks.video.settings import SMALLEST as SMALLEST
-from oneiro.tasks.video.settings import too_small as too_small
+from oneiro.tasks.video.recipe import SMALLEST as SMALLEST
+from oneiro.tasks.video.recipe import too_small as too_small
 
 EPSILON = 1e-8
 """Added to the squared error before the logarithm: identical frames have a PSNR of 80 dB, not infinity."""

@@ -24,7 +24,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.base import Flaw, Malformed, Predictor, Reward
 from oneiro.tasks.video import measures
 from oneiro.tasks.video.dataset import Clips
-from oneiro.tasks.video.settings import VideoRewardSettings
+from oneiro.tasks.video.recipe import VideoRewardSettings
 from oneiro.worlds.robot.episodes import ActionBins
 
 SCORED_AT_ONCE = 4

@@ -98,7 +98,7 @@ class Remembered:
         return [self._known[case] for case in cases]
 
 
-def looked_up(lookup: PageLookup) -> NextPages:
+def look_up_pages(lookup: PageLookup) -> NextPages:
     """Memory in the place of a model: where the nearest training step led, or its change made to the page."""
 
     def page(case: PageSituation) -> PageState | None:

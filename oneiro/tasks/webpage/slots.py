@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
     @classmethod
     def of(cls, item: Item) -> Line:
-        return cls(item.depth, *_taken_apart(item.line))
+        return cls(item.depth, *_take_apart(item.line))
 
     def item(self, number: int, sources: Sources) -> Item:
         """The line on a page whose slots have these values."""
@@ -45,7 +45,7 @@ class Line(NamedTuple):
 
 
 @lru_cache(maxsize=65536)
-def _taken_apart(line: str) -> tuple[str, str, str]:
+def _take_apart(line: str) -> tuple[str, str, str]:
     """Role, name and properties; lines occur again on page after page."""
     read = record(Item(0, line))
     if not read.role:

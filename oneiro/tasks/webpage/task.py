@@ -17,7 +17,7 @@ from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, true_rows
+from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, means, true_rows
 from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
@@ -86,9 +86,6 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         sampler = self.sampler(self.trainable(chat), "sft steps")
         return true_rows(self.predictor, chat, map(sampler, range(self.recipe.sft_data.rows))), None
 
-    def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.validation_cases(count))
-
     def training_cases(self, chat: ChatFormat) -> StepSampler:
         return self.sampler(self.trainable(chat), "rl steps")
 
@@ -101,11 +98,8 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
             (model.task.changes(case), model.task.judge(text, case).f1)
             for case, text in zip(cases, model(cases), strict=True)
         ]
-        means: dict[str, float] = {}
-        for name, changed in (("f1_changed", True), ("f1_unchanged", False)):
-            part = [f1 for kind, f1 in scores if kind is changed]
-            means |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
-        return means
+        changed, unchanged = [f1 for kind, f1 in scores if kind], [f1 for kind, f1 in scores if not kind]
+        return means({f"{prefix}_f1_changed": changed, f"{prefix}_f1_unchanged": unchanged})
 
     def judge(self, case: PageTransition, text: str) -> JudgedAnswer:
         return judge_answer(self.predictor, case, text)
@@ -184,7 +178,7 @@ def describe(episodes: Sequence[Episode]) -> dict[str, float]:
         "malformed": [float(e.info["malformed"]) for e in episodes],
         "truncated": [float(e.finish_reason is FinishReason.LENGTH) for e in episodes],
     }
-    return {name: sum(values) / len(values) for name, values in parts.items() if values}
+    return means(parts)
 
 
 def verdict(measured: Mapping[str, dict[str, Any]], rows: Mapping[str, dict[str, Any]]) -> Sequence[str]:

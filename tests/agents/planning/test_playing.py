@@ -23,7 +23,7 @@ from oneiro.agents.planning.policy import (
     traces,
 )
 from oneiro.agents.planning.textgames import observe, possible_commands, score_rule
-from oneiro.agents.planning.values import HeadValue, JudgeValue, RuleValue
+from oneiro.agents.planning.values import JudgeValue, RuleValue
 from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
@@ -205,19 +205,6 @@ def test_a_judge_behind_an_address_is_a_value() -> None:
         assert "buy tea" in host.bodies[0]["messages"][0]["content"]
         host.broken = lambda number: True
         assert judge(roots)[0].value == 0.0  # a server that fails says nothing about a state
-
-
-def test_a_head_learns_returns_that_are_linear_in_what_the_model_sees(tiny: LanguageModel) -> None:
-    chat = ChatFormat(tiny.tokenizer)
-    prompt = lambda root: chat.opening(root.state)  # noqa: E731
-    roots = [Root(lake().reset(seed=seed)[0]) for seed in range(60)]
-    returns = [1.0 if root.state.startswith("_") else -1.0 for root in roots]
-    head = HeadValue.fit(tiny, prompt, roots, returns, ridge=1e-3)
-    found = [judged.value for judged in head(roots)]
-    assert np.corrcoef(found, returns)[0, 1] > 0.8
-    assert all(-1 <= value <= 1 for value in found)
-    constant = HeadValue.fit(tiny, prompt, roots, [0.5] * len(roots), ridge=1e-6)
-    assert constant(roots[:3])[0].value == pytest.approx(0.5, abs=1e-3)
 
 
 def test_policy_proposals_come_from_one_call_and_survive_a_model_that_knows_nothing(tiny: LanguageModel) -> None:

@@ -24,7 +24,7 @@ from oneiro.agents.planning.webpages import (
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, looked_up, shuffle_pages
+from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, look_up_pages, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
 from oneiro.tasks.webpage.model import WebPageMetadata
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
@@ -180,7 +180,7 @@ def test_a_dream_grades_early_stops_unreadable_predictions_and_the_end_of_the_bu
 
 
 def test_memory_answers_with_the_nearest_step_and_the_control_with_another_page(played: list[PageTransition]) -> None:
-    lookup = looked_up(PageLookup(played, 0))
+    lookup = look_up_pages(PageLookup(played, 0))
     assert lookup([case.situation() for case in played[:-1]]) == [case.after for case in played[:-1]]
     asked: list[PageState] = []
 

@@ -21,7 +21,7 @@ from oneiro.learning.algorithms.webrl import (
     mixed_advantages,
     official_advantages,
 )
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.losses import LossSettings, official_row_loss, row_loss
 from oneiro.learning.optimiser import OptimiserSettings

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel

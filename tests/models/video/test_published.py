@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.reconstruction import ReconstructionSettings, train
 from oneiro.models.video import tokenizer as tokenizers

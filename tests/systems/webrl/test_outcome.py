@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from oneiro.episode import Episode, Row
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel

@@ -25,9 +25,8 @@ from oneiro.tasks.rules.physics import (
     PhysicsPredictorConfig,
     Sighting,
     TextLookup,
-    copied,
+    copy_outcome,
 )
-from oneiro.tasks.rules.physics_bayes import most_likely
 from oneiro.tasks.rules.physics_data import (
     FULL,
     OTHER,
@@ -38,7 +37,8 @@ from oneiro.tasks.rules.physics_data import (
     acceptance,
     draw_test,
     drawn_id,
-    shuffled,
+    most_likely,
+    shuffle_outcomes,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, LazyRows, PhysicsTask, dense_row, measure
@@ -106,11 +106,11 @@ def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(
 
 
 def test_copying_takes_what_the_word_did_most_often_and_of_equally_many_the_last() -> None:
-    assert copied(a_case(SEEN)) == "U"
-    assert copied(a_case(SEEN, AGAIN)) == "0"
-    assert copied(a_case(SEEN, AGAIN, SEEN)) == "U"
-    assert copied(a_case(SEEN, AGAIN, word="mu")) == "0"
-    assert copied(a_case()) == "0"
+    assert copy_outcome(a_case(SEEN)) == "U"
+    assert copy_outcome(a_case(SEEN, AGAIN)) == "0"
+    assert copy_outcome(a_case(SEEN, AGAIN, SEEN)) == "U"
+    assert copy_outcome(a_case(SEEN, AGAIN, word="mu")) == "0"
+    assert copy_outcome(a_case()) == "0"
 
 
 def test_the_lookups_know_training_and_nothing_of_the_prompt() -> None:
@@ -166,7 +166,7 @@ def test_another_context_is_that_of_the_next_physics_and_shuffling_keeps_the_out
     assert forms[OTHER][0].context == forms[FULL][3].context
     assert forms[OTHER][-1].context == forms[FULL][2].context
     assert all(a.after == b.after and a.text == b.text for a, b in zip(forms[OTHER], forms[FULL], strict=True))
-    one = shuffled(generator("test"), (SEEN, AGAIN))
+    one = shuffle_outcomes(generator("test"), (SEEN, AGAIN))
     assert sorted(after for seen in one for _, after in seen.tries) == ["0", "0", "R", "U"]
     assert [(seen.text, [word for word, _ in seen.tries]) for seen in one] == [
         (seen.text, ["zo", "ka"]) for seen in (SEEN, AGAIN)

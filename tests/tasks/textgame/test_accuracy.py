@@ -22,9 +22,9 @@ from oneiro.tasks.textgame.accuracy import (
     read_answers,
     start_states,
 )
+from oneiro.tasks.textgame.evaluation import PARTS, accuracy_tables, subset_tables
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.tasks.textgame.tables import PARTS, subset_tables, tables
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.state import Kind, Transition
 
@@ -95,7 +95,7 @@ def test_the_published_scorer_counts_wrong_answers_without_kinds(
 ) -> None:
     found = compare(data, {"mine": answers}, "official")
     assert set(found["rows"]["mine"]["errors"]) == {"wrong", "missing answers", "answers to nothing"}
-    (*_, errors) = tables(found)
+    (*_, errors) = accuracy_tables(found)
     assert errors.columns == ["answers", "wrong", "missing"] and errors.title == "Wrong answers"
     assert [cell.value for cell in errors.rows[2]] == ["mine", 4, 1]
 
@@ -153,7 +153,7 @@ def test_changed_is_what_the_asked_part_of_a_step_changes(
     assert found["rows"]["no change"]["all"]["unchanged"]["accuracy"] == 100.0
     assert found["rows"]["perfect"]["all"]["changed"]["cases"] == len(changed)
     assert found["rows"]["perfect"]["score_only"]["overall"]["cases"] == (kind in ("full", "score"))
-    assert tables(found)[0].title == title
+    assert accuracy_tables(found)[0].title == title
     assert bool(found["published"]) == (kind == "full")
 
 
@@ -197,7 +197,7 @@ def test_intervals_are_over_start_states_and_for_held_out_games_over_games(
 
 def test_the_tables_say_what_their_intervals_are_over(data: list[Transition], answers: dict[str, str]) -> None:
     found = compare(data, {"mine": answers}, held_out=["mix-paint"])
-    accuracy, games, _ = tables(found)
+    accuracy, games, _ = accuracy_tables(found)
     clean, held_out = subset_tables(found)
     assert "over 2 start states" in accuracy.note and "over start states" in games.note
     assert "over 2 start states" in clean.note and "one game" in held_out.note
@@ -210,9 +210,9 @@ def test_rows_that_nobody_knows_to_be_clean_are_counted_and_named(data: list[Tra
     found = compare(unsure, {})
     assert found["rows"]["perfect"]["unknown"] == 3
     assert found["rows"]["perfect"]["clean"]["overall"]["cases"] == 5  # of ten, two are duplicates and three unknown
-    for table in (tables(found)[0], *subset_tables(found)):
+    for table in (accuracy_tables(found)[0], *subset_tables(found)):
         assert "Of 3 rows it is not known" in table.note
-    assert "not known" not in tables(compare(data, {}))[0].note
+    assert "not known" not in accuracy_tables(compare(data, {}))[0].note
 
 
 def test_both_scorers_are_had_in_one_pass(data: list[Transition], answers: dict[str, str]) -> None:
@@ -231,11 +231,11 @@ def test_the_other_scorer_is_left_out_where_it_does_not_exist(data: list[Transit
     for config in ({"output": "full"}, {"transition": "tick"}):
         asks = TextGamePredictor(TextGamePredictorConfig.model_validate({"rules": "none", **config}))
         assert "other" not in evaluate_answers(data, asks.perfect, task=asks, both=True)
-        assert tables(compare(data, {}, task=asks, both=True))[0].columns == ["answers", *PARTS]
+        assert accuracy_tables(compare(data, {}, task=asks, both=True))[0].columns == ["answers", *PARTS]
 
 
 def test_the_tables_show_every_row_with_its_cases(data: list[Transition], answers: dict[str, str]) -> None:
-    accuracy, games, errors = tables(compare(data, {"mine": answers}))
+    accuracy, games, errors = accuracy_tables(compare(data, {"mine": answers}))
     assert [row[0].value for row in accuracy.rows] == ["no change", "perfect", "mine"]
     mine = dict(zip(accuracy.columns, accuracy.rows[2], strict=True))
     assert (mine["changed"].value, mine["changed"].n) == (pytest.approx(0.6), 5)
@@ -246,7 +246,7 @@ def test_the_tables_show_every_row_with_its_cases(data: list[Transition], answer
 def test_published_rows_stand_under_the_scorer_they_were_scored_by(
     data: list[Transition], answers: dict[str, str]
 ) -> None:
-    accuracy = tables(compare(data, {"mine": answers}, published=True))[0]
+    accuracy = accuracy_tables(compare(data, {"mine": answers}, published=True))[0]
     assert accuracy.columns == ["answers"] + [f"{part} ({name})" for name in ("strict", "official") for part in PARTS]
     assert len(accuracy.rows) == 3 + len(PUBLISHED)
     mine = dict(zip(accuracy.columns, accuracy.rows[2], strict=True))
@@ -256,7 +256,7 @@ def test_published_rows_stand_under_the_scorer_they_were_scored_by(
     assert [theirs[f"{part} (official)"].value for part in PARTS] == pytest.approx([0.1198, 0.0008, 0.0711])
     assert accuracy.note.endswith("Published rows are scored by the official scorer.")
     bare = compare(data, {"mine": answers}) | {"published": published_rows("full")}
-    assert tables(bare)[0].note.endswith("by the official scorer, ours by the strict one.")
+    assert accuracy_tables(bare)[0].note.endswith("by the official scorer, ours by the strict one.")
 
 
 def test_answers_come_from_json_lines(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ import pytest
 from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.episode import Episode, FinishReason
-from oneiro.learning.batch import RowsAfterPrefix, batches
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example, RowsAfterPrefix, batches
 from oneiro.models.language import (
     LanguageModel,
     LoraSettings,
@@ -51,7 +50,7 @@ from oneiro.tasks.textgame.evaluation import StepEvaluation, beyond, levels, tab
 from oneiro.tasks.textgame.model import TextGameModel, pieces
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
-from oneiro.tasks.textgame.rollout import Predict, find_plans, possible, understood
+from oneiro.tasks.textgame.rollout import Predict, find_plans, possible, understood_commands
 from oneiro.tasks.textgame.task import describe, judge_answer, verdict, write_state
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
@@ -467,7 +466,7 @@ def test_possible_commands_are_understood_and_hold_every_winning_plan() -> None:
         for command in solve(game, scene) or ():
             situation = game.situation(scene)
             allowed = possible(game)(situation)
-            assert command in allowed and set(allowed) < set(understood(game)(situation))
+            assert command in allowed and set(allowed) < set(understood_commands(game)(situation))
             scene = game.step(scene, command).after
         assert scene.won
 

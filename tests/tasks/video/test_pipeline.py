@@ -20,7 +20,7 @@ import torch
 import oneiro
 from oneiro import cli
 from oneiro import recipe as recipes
-from oneiro.learning.example import Example
+from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneiro.tasks.webpage.content import Shown, decided_by_content, numbers_in, site_names
+from oneiro.tasks.webpage.data import Shown, decided_by_content, numbers_in, site_names
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.record import recorded_web, tinkering
 from oneiro.tasks.webpage.state import PageState, PageTransition

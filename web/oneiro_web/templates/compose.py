@@ -12,24 +12,24 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import product
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlencode
 
 import numpy as np
 
 from oneiro_web.grading.values import names
-from oneiro_web.tasks import Check
 from oneiro_web.templates.base import Content, Slots, one_of
-from oneiro_web.templates.table import Allowed, Change, Step, choose, enter, write
+from oneiro_web.templates.schema import Act, Entity, Field, Filter, Row, Sort, rows_of
+from oneiro_web.templates.table import Change, Step
 
-Row = dict[str, Any]
 TRIES = 12
 """Values of filters that a draw tries before it gives up."""
 MANY = 10**6
+"""Rows that a verb takes at most where it takes any number: more than any list has."""
 HELD_OUT = 6
 """One combination in so many is never trained on."""
 GUESSABLE = frozenset(
@@ -45,188 +45,6 @@ GUESSABLE = frozenset(
 """Combinations that are left out: one answer would be right in more than a tenth of their draws."""
 MOST_ACTIONS = 8
 """Longer scripts are left out."""
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A way to narrow a list."""
-
-    name: str
-    phrases: tuple[str, ...]
-    """How an intent says it after the noun, with `{name}` for the value: `with the status "{status}"`."""
-    kind: Literal["text", "choice", "from", "named"] = "text"
-    """`text` finds a part, `choice` is one of a drop-down list, `from` a lower bound; `named` only names what the list
-    shows anyway.
-    """
-    label: str = ""
-    """Of the form's field."""
-    column: str = ""
-    """Of the source; the name if empty."""
-    param: str = ""
-    """In the list's address; the column if empty."""
-    searched: tuple[str, ...] = ()
-    """Columns in which the site looks for a text; the column if empty."""
-    read: Callable[[Any], Any] = lambda value: value
-    """A row's value as it is compared."""
-    shown: Callable[[Any], str] = str
-    """A value as it is written into the form and the intent."""
-    unique: bool = False
-    """No two rows share a value."""
-    narrow: bool = False
-    """A choice or bound of which a list has only a few rows."""
-    tells: tuple[str, ...] = ()
-    """Other columns that a value gives away."""
-
-    def value(self, row: Row) -> Any:
-        """By which a row is found; None where it has none."""
-        raw = row[self.column or self.name]
-        return None if raw in (None, "") else self.read(raw)
-
-    def fits(self, row: Row, value: Any) -> bool:
-        """Whether the list shows a row when this value is asked for."""
-        if self.kind == "text":
-            return any(str(value).lower() in str(row[name]).lower() for name in self.searched or (self._column,))
-        own = self.value(row)
-        return own is not None and bool(own >= value if self.kind == "from" else own == value)
-
-    @property
-    def _column(self) -> str:
-        return self.column or self.name
-
-    def step(self, alone: bool) -> list[Step]:
-        """Into the form; a single text is sent by Enter."""
-        text = f"{{{self.name}}}"
-        if self.kind == "named":
-            return []
-        if self.kind == "choice":
-            return [choose(self.label, text)]
-        return [enter(self.label, text) if alone else write(self.label, text)]
-
-    def query(self, value: Any) -> tuple[str, str]:
-        """In the address of the list."""
-        return self.param or self._column, str(value) if self.kind == "choice" else self.shown(value)
-
-
-@dataclass(frozen=True)
-class Sort:
-    """An order of the list; the first row is meant."""
-
-    name: str
-    phrases: tuple[str, ...]
-    """After the noun: `with the highest price`."""
-    column: str
-    steps: tuple[Step, ...]
-    down: bool = True
-    """The largest first."""
-    in_form: bool = False
-    """The steps fill the filters' form; it is still to be sent."""
-
-
-@dataclass(frozen=True)
-class Field:
-    """What a row says and a task may ask for."""
-
-    column: str
-    words: str
-    kind: str = "text"
-    """Of the answer, as in `says`; `number` and `money` can be compared and added."""
-    read: Callable[[Any], Any] = lambda value: value
-    on_page: bool = False
-    """Not in the list, but on the row's own page."""
-    least: int | None = None
-    but: tuple[str, ...] = ()
-    """Smaller numbers, and these texts, are never asked for: too many rows have them, so that they are good guesses."""
-
-    def guessed(self, value: Any) -> bool:
-        """Whether a value is too common to be asked for."""
-        return value in (None, "", *self.but) or (self.least is not None and value < self.least)
-
-
-@dataclass(frozen=True)
-class Act:
-    """What can be done with a row. `{row}` in the phrases is the row; `:rowid` in SQL its id, and so on."""
-
-    name: str
-    phrases: tuple[str, ...]
-    steps: tuple[Step, ...]
-    when: Callable[[Row], bool] = lambda row: True
-    texts: tuple[str, ...] = ()
-    """One of them is the slot `text`."""
-    fill: Callable[[Content, Row, Slots], Slots | None] = lambda content, row, slots: slots
-    """More slots; None where the row will not do."""
-    rows: Mapping[str, tuple[Any, ...]] | Callable[[Slots], list[Check]] | None = None
-    changes: Mapping[str, str] | Callable[[Slots], Allowed] | None = None
-    edits: str = ""
-    in_list: bool = False
-    """Done in the list, not on the row's own page."""
-
-
-@dataclass(frozen=True, eq=False)
-class Entity:
-    """A kind of rows and the list that shows them."""
-
-    name: str
-    one: str
-    """In an intent: `order`."""
-    site: str
-    source: str
-    """A query with an order; its column `id` names a row."""
-    title: Field
-    """By which answers name a row."""
-    way: tuple[Step, ...]
-    """From the first page to the list."""
-    many: str = ""
-    submit: tuple[Step, ...] = ()
-    """Sends the filters' form."""
-    scope: tuple[str, ...] = ()
-    """Columns that say which list it is, slots of their own: a project, a forum."""
-    of: tuple[str, ...] = ("",)
-    """After the noun: ` of {project}`."""
-    start: str = ""
-    """The first page, with slots of the scope."""
-    fields: tuple[Field, ...] = ()
-    filters: tuple[Filter, ...] = ()
-    pairs: tuple[str, ...] = ()
-    """Filters that are used together: `status+customer`."""
-    sorts: tuple[Sort, ...] = ()
-    sorted: tuple[str, ...] = ()
-    """Filters that are used together with an order."""
-    acts: tuple[Act, ...] = ()
-    counts: tuple[str, ...] = ()
-    """Choices by filters of which the list says how many there are, and so many different numbers that none is a good
-    guess.
-    """
-    page: str = ""
-    """The list's address, where a task may ask for it."""
-    fixed: Mapping[str, str] = field(default_factory=dict)
-    """What else stands in the query of that address."""
-    open: tuple[Step, ...] = ()
-    """From the list to a row's page."""
-    opens: Callable[[Row], bool] = lambda row: True
-    """Whether that is the way to this row's page."""
-    row_page: str = ""
-    size: int = 20
-    """Rows of a page of the list."""
-
-    def choices(self) -> Iterator[tuple[tuple[Filter, ...], Sort | None]]:
-        """Every way to choose rows: filters, and perhaps an order whose first row is meant."""
-        by_name = {one.name: one for one in self.filters}
-        for one in self.filters:
-            yield (one,), None
-        for pair in self.pairs:
-            yield tuple(by_name[name] for name in pair.split("+")), None
-        for sort in self.sorts:
-            if self.scope:
-                yield (), sort
-            for name in self.sorted:
-                if (by_name[name].column or name) != sort.column:
-                    yield (by_name[name],), sort
-
-
-@lru_cache(maxsize=256)
-def rows_of(entity: Entity, content: int) -> tuple[Row, ...]:
-    """The rows of a kind on a content."""
-    return tuple(dict(row) for row in Content(entity.site, content).rows(entity.source))
 
 
 @dataclass(frozen=True)
@@ -250,7 +68,7 @@ class Verb:
 
 def verbs(entity: Entity, filters: Sequence[Filter], sort: Sort | None) -> Iterator[Verb]:
     """What can be asked of rows that were chosen so."""
-    used = {name for one in filters for name in (one.column or one.name, *one.tells)}
+    used = {name for one in filters for name in (one.source_column, *one.tells)}
     title = entity.title
     if sort or any(one.kind in ("text", "named") or one.narrow for one in filters):
         yield from verbs_of_a_row(entity, used, sort)
@@ -274,15 +92,15 @@ def verbs(entity: Entity, filters: Sequence[Filter], sort: Sort | None) -> Itera
             continue
         high, low = ("latest", "earliest") if one.kind == "date" else ("highest", "lowest")
         for word, find in ((high, max), (low, min)):
-            asked = f"{word} {one.words}"
-            phrases = (f"What is the {asked} of the {{many}}?", f"Of the {{many}}, give the {asked}.")
-            yield Verb(dashed(asked), phrases, 2, 6, one, find, one.kind)
+            extreme = f"{word} {one.words}"
+            phrases = (f"What is the {extreme} of the {{many}}?", f"Of the {{many}}, give the {extreme}.")
+            yield Verb(hyphenate(extreme), phrases, 2, 6, one, find, one.kind)
         if one.kind == "money":
             phrases = (
                 f"What do the {one.words}s of the {{many}} add up to?",
                 f"Add up the {one.words}s of the {{many}}.",
             )
-            yield Verb(f"sum-{dashed(one.words)}", phrases, 2, 3, one, sum, "money")
+            yield Verb(f"sum-{hyphenate(one.words)}", phrases, 2, 3, one, sum, "money")
 
 
 def verbs_of_a_row(entity: Entity, used: set[str], sort: Sort | None) -> Iterator[Verb]:
@@ -291,10 +109,13 @@ def verbs_of_a_row(entity: Entity, used: set[str], sort: Sort | None) -> Iterato
     for one in (entity.title, *entity.fields):
         if one.column in used or (sort and one is not entity.title and one.column != sort.column):
             continue
-        asked = ("What is the {words} of {row}?", "Give the {words} of {row}.", "Look up {row}: what is its {words}?")
-        phrases = tuple(text.replace("{words}", one.words) for text in asked)
+        phrases = (
+            f"What is the {one.words} of {{row}}?",
+            f"Give the {one.words} of {{row}}.",
+            f"Look up {{row}}: what is its {one.words}?",
+        )
         yield Verb(
-            f"read-{dashed(one.words)}",
+            f"read-{hyphenate(one.words)}",
             phrases,
             field=one,
             kind=one.kind,
@@ -314,7 +135,7 @@ def first(values: list[Any]) -> Any:
     return values[0]
 
 
-def dashed(words: str) -> str:
+def hyphenate(words: str) -> str:
     return words.replace(" ", "-")
 
 
@@ -330,7 +151,7 @@ class Composed(Change):
             skills=" ".join(
                 [entity.name, *(f"by-{one.name}" for one in filters), *([sort.name] if sort else []), verb.name]
             ),
-            draw=self._chosen,
+            draw=self._draw_slots,
             way=self._way(),
             answer=f"{verb.kind} answer" if verb.kind else "",
             start=entity.start,
@@ -377,14 +198,14 @@ class Composed(Change):
             return f"{self.entity.page.format_map(slots)}?{urlencode({**self.entity.fixed, **slots['query']})}"
         return None
 
-    def _chosen(self, content: Content, rng: np.random.Generator) -> Slots | None:
+    def _draw_slots(self, content: Content, rng: np.random.Generator) -> Slots | None:
         """Values of the filters that choose as many rows as the verb wants."""
         rows = rows_of(self.entity, content.seed)
         keys = list(dict.fromkeys(self._key(row) for row in rows))
         keys = [key for key in keys if None not in key]
         for _ in range(TRIES if keys else 0):
             key = one_of(rng, keys)
-            slots = self._slots(content, rng, rows, key)
+            slots = self._fill_slots(content, rng, rows, key)
             if slots is not None:
                 return slots
         return None
@@ -392,7 +213,7 @@ class Composed(Change):
     def _key(self, row: Row) -> tuple[Any, ...]:
         return (*(row[name] for name in self.entity.scope), *(one.value(row) for one in self.filters))
 
-    def _slots(
+    def _fill_slots(
         self, content: Content, rng: np.random.Generator, rows: Sequence[Row], key: tuple[Any, ...]
     ) -> Slots | None:
         entity, verb = self.entity, self.verb
@@ -417,21 +238,25 @@ class Composed(Change):
         if verb.most == 1 or self.sort:
             slots |= {f"row{name.replace('_', '')}": value for name, value in matches[0].items()}
         if verb.act:
-            return self._acted(content, rng, matches[0], slots)
+            return self._fill_act(content, rng, matches[0], slots)
         if verb.find and verb.field:
             raw = [row[verb.field.column] for row in (matches[:1] if self.sort else matches)]
-            found = verb.find(raw)
-            asked = found if isinstance(found, list) else [found] if verb.name != "count" else []
-            if any(map(verb.field.guessed, (*asked, *(value for value in raw if value is None)))):
+            answer = verb.find(raw)
+            values = answer if isinstance(answer, list) else [] if verb.name == "count" else [answer]
+            if None in raw or any(map(verb.field.is_guessable, values)):
                 return None
-            slots["answer"] = [str(verb.field.read(one)) for one in found] if isinstance(found, list) else (
-                found if verb.name == "count" else verb.field.read(found)
-            )  # fmt: skip
-            if self._tells(slots) or (isinstance(found, list) and not are_names(slots["answer"])):
+            if isinstance(answer, list):
+                answer = [str(verb.field.read(one)) for one in answer]
+                if not are_names(answer):
+                    return None
+            elif verb.name != "count":
+                answer = verb.field.read(answer)
+            slots["answer"] = answer
+            if self._gives_away(slots):
                 return None
         return slots
 
-    def _tells(self, slots: Slots) -> bool:
+    def _gives_away(self, slots: Slots) -> bool:
         """Whether the intent already says the answer."""
         if self.verb.name == "count":
             return False
@@ -439,7 +264,7 @@ class Composed(Change):
         given = [str(slots[name]).lower() for name in (*self.entity.scope, *(one.name for one in self.filters))]
         return any(str(answer).lower() in text for answer in answers for text in given)
 
-    def _acted(self, content: Content, rng: np.random.Generator, row: Row, slots: Slots) -> Slots | None:
+    def _fill_act(self, content: Content, rng: np.random.Generator, row: Row, slots: Slots) -> Slots | None:
         act = self.verb.act
         assert act is not None
         if not act.when(row):
@@ -456,13 +281,15 @@ def are_names(answers: list[str]) -> bool:
 
 def compose(entities: Sequence[Entity]) -> list[Composed]:
     """A template for every combination of parts, with those marked that are never trained on."""
-    made = []
-    for entity in entities:
-        for filters, sort in entity.choices():
-            made += [Composed(entity, filters, sort, verb) for verb in verbs(entity, filters, sort)]
-    made = [one for one in made if len(one.way) < MOST_ACTIONS and one.name not in GUESSABLE]
-    hold_out(made)
-    return made
+    templates = [
+        Composed(entity, filters, sort, verb)
+        for entity in entities
+        for filters, sort in entity.choices()
+        for verb in verbs(entity, filters, sort)
+    ]
+    templates = [one for one in templates if len(one.way) < MOST_ACTIONS and one.name not in GUESSABLE]
+    hold_out(templates)
+    return templates
 
 
 def hold_out(templates: Sequence[Composed]) -> None:
@@ -471,14 +298,14 @@ def hold_out(templates: Sequence[Composed]) -> None:
     """
     trained = Counter[tuple[str, str, str]]()
     for one in templates:
-        trained.update(_taught(one))
+        trained.update(_parts_taught(one))
     wanted = len(templates) // HELD_OUT
     for one in sorted(templates, key=lambda one: hashlib.blake2b(one.name.encode(), digest_size=8).digest()):
-        if wanted and all(trained[part] > 1 for part in _taught(one)):
-            trained.subtract(_taught(one))
+        if wanted and all(trained[part] > 1 for part in _parts_taught(one)):
+            trained.subtract(_parts_taught(one))
             one.held_out, wanted = True, wanted - 1
 
 
-def _taught(one: Composed) -> list[tuple[str, str, str]]:
+def _parts_taught(one: Composed) -> list[tuple[str, str, str]]:
     entity, choice, verb = one.parts
     return [(entity, "choice", choice), (entity, "verb", verb)]

@@ -209,9 +209,9 @@ class Curriculum:
                         counts["outside the band"] += 1
         finally:
             world.close()
-        return self._chosen(passed, counts)
+        return self._choose(passed, counts)
 
-    def _chosen(self, passed: list[tuple[Task, str, float | None]], counts: Counter[str]) -> Growth:
+    def _choose(self, passed: list[tuple[Task, str, float | None]], counts: Counter[str]) -> Growth:
         """Those in the band; where they are too few, those nearest to it besides."""
         inside = [entry for entry in passed if self._fits(entry[2])][: self.settings.tasks]
         widened = len(inside) < self.settings.tasks and len(inside) < len(passed)

@@ -126,8 +126,8 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
     def judge(self, text: str, case: RuleCase) -> AnswerOutcome:
         """The strict comparison with the truth, by the scorer of the text games."""
         game = case.game
-        asked = AskedStep(game.state(case.things), game.state(case.outcome.things))
-        return judge(asked, self.parse(text, case))
+        step = AskedStep(game.state(case.things), game.state(case.outcome.things))
+        return judge(step, self.parse(text, case))
 
     def reward(self, text: str, case: RuleCase) -> Reward:
         outcome = self.judge(text, case)
@@ -150,13 +150,13 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         if self.config.observed:
             inside = PromptLookup(self.config.observed)
             answers["lookup, in the prompt"] = lambda case: self.write(case, inside(case))
-        answers["another game's rules, carried out"] = self.misled
+        answers["another game's rules, carried out"] = self.answer_by_other_rules
         return {**answers, "perfect": self.target}
 
     def shown(self, case: RuleCase) -> str:
         return self.prompt(case)[0]["content"]
 
-    def misled(self, case: RuleCase) -> str:
+    def answer_by_other_rules(self, case: RuleCase) -> str:
         """The answer that another game's rules give."""
         book = with_wrong_rules(case, 0).shown
         assert book is not None

@@ -23,19 +23,21 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, true_rows
+from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, means
 from oneiro.tasks.rules.rulebook.cases import RuleCase, Scenes, twin, with_wrong_rules
 from oneiro.tasks.rules.rulebook.evaluation import (
+    Trajectory,
     acceptance,
     acceptance_table,
     depth_table,
     difference,
+    exact_by_depth,
     exact_table,
     measure,
+    trajectories,
 )
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
-from oneiro.tasks.rules.rulebook.rollout import Trajectory, exact_by_depth, trajectories
 from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
 _RL = {AFTER: RL}
@@ -162,9 +164,6 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         rows = SceneRows(self.predictor, chat, self.scenes("sft"), self.recipe.sft_data.rows)
         return rows, rows.group_sizes
 
-    def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.validation_cases(count))
-
     def training_cases(self, chat: ChatFormat) -> Callable[[int], RuleCase]:
         scenes = self.scenes("rl", questions=1)
         return lambda number: scenes.cached(number)[0]
@@ -177,11 +176,9 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
 
     def accuracy(self, model: RulebookModel, cases: Sequence[RuleCase], prefix: str) -> dict[str, float]:
         right = [model.task.metrics(text, case)["exact"] for case, text in zip(cases, model(cases), strict=True)]
-        shares: dict[str, float] = {}
-        for name, changed in (("changed", True), ("unchanged", False)):
-            part = [hit for hit, case in zip(right, cases, strict=True) if case.changed is changed]
-            shares |= {f"{prefix}_{name}": sum(part) / len(part)} if part else {}
-        return shares
+        changed = [hit for hit, case in zip(right, cases, strict=True) if case.changed]
+        unchanged = [hit for hit, case in zip(right, cases, strict=True) if not case.changed]
+        return means({f"{prefix}_changed": changed, f"{prefix}_unchanged": unchanged})
 
     def judge(self, case: RuleCase, text: str) -> JudgedAnswer:
         """Success is an exact answer, whatever the reward is."""
@@ -212,7 +209,7 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
             "malformed": [float(e.info["malformed"]) for e in episodes],
             "truncated": [float(e.finish_reason is FinishReason.LENGTH) for e in episodes],
         }
-        return {name: sum(values) / len(values) for name, values in parts.items() if values}
+        return means(parts)
 
     @cached_property
     def played(self) -> list[Trajectory]:

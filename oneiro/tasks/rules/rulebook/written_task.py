@@ -96,9 +96,6 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         cases = (self.draw("sft", number) for number in range(self.recipe.sft_data.rows))
         return true_rows(self.predictor, chat, cases), None
 
-    def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return true_rows(self.predictor, chat, self.validation_cases(count))
-
     def training_cases(self, chat: ChatFormat) -> Callable[[int], WrittenCase]:
         return lambda number: self.draw("rl", number)
 

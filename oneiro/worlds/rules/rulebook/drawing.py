@@ -169,9 +169,9 @@ def _draw_rule(rng: np.random.Generator, properties: tuple[Property, ...], trigg
     chances = {"verb": [0.2, 0.5, 0.3], "change": [0.5, 0.5], "clock": [0.3, 0.7]}[trigger.kind]
     count = int(rng.choice(np.arange(fewest, most + 1), p=chances))
     effect = _draw_effect(rng, [kind for kind in properties if kind.name != trigger.name], trigger.objects, properties)
-    asked = pick(rng, [Ref(role, kind.name) for role in _roles(trigger) for kind in properties], count)
+    refs = pick(rng, [Ref(role, kind.name) for role in _roles(trigger) for kind in properties], count)
     by_name = {kind.name: kind for kind in properties}
-    return Rule(trigger, tuple(_draw_condition(rng, ref, by_name[ref.property]) for ref in asked), effect)
+    return Rule(trigger, tuple(_draw_condition(rng, ref, by_name[ref.property]) for ref in refs), effect)
 
 
 def _roles(trigger: Trigger) -> list[Role]:

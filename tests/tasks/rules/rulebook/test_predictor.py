@@ -20,10 +20,9 @@ from oneiro.tasks.rules.rulebook.cases import (
     twin,
     with_wrong_rules,
 )
-from oneiro.tasks.rules.rulebook.evaluation import acceptance, difference, measure
+from oneiro.tasks.rules.rulebook.evaluation import DEPTH, acceptance, difference, exact_by_depth, measure, trajectories
 from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup, pattern, transplant
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
-from oneiro.tasks.rules.rulebook.rollout import DEPTH, exact_by_depth, trajectories
 from oneiro.worlds.rules.rulebook.drawing import Game
 from oneiro.worlds.rules.rulebook.language import Machine, Property, Things, Verb, parse_rules
 

@@ -6,7 +6,6 @@ import pytest
 
 from oneiro.tasks.base import Flaw, Malformed, predictor_class
 from oneiro.tasks.rules.rulebook.cases import Observed
-from oneiro.tasks.rules.rulebook.enumeration import enumerate_rules
 from oneiro.tasks.rules.rulebook.written import (
     NO_RULES,
     WrittenCase,
@@ -14,6 +13,7 @@ from oneiro.tasks.rules.rulebook.written import (
     WrittenPredictor,
     WrittenPredictorConfig,
     draw_case,
+    enumerate_rules,
     plan_succeeds,
 )
 from oneiro.worlds.rules.rulebook.drawing import Game
@@ -83,7 +83,7 @@ def test_a_search_without_a_model_explains_what_was_seen() -> None:
     assert enumerate_rules(GAME, SEEN[3:]).rules == ()
     settings = WrittenDataSettings()
     cases = [draw_case(settings, 10, 0, "test", number, True) for number in range(6)]
-    shares = [WrittenPredictor().reward(WrittenPredictor().enumerated(case), case).value for case in cases]
+    shares = [WrittenPredictor().reward(WrittenPredictor().enumerate_rules(case), case).value for case in cases]
     assert sum(shares) / len(shares) > 0.6
 
 

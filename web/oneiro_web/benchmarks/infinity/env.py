@@ -50,8 +50,8 @@ class InfinityEnv(BrowserEnv):
         self.task, key = draw_level(self.name, self.seed, self.split, self._draw, task_key)
         self.success, self.why = False, ""
         self.start()
-        told = {"app": self.task.app, "task": self.task.id, "difficulty": self.task.difficulty}
-        return self.render(), {"key": key, **told}
+        facts = {"app": self.task.app, "task": self.task.id, "difficulty": self.task.difficulty}
+        return self.render(), {"key": key, **facts}
 
     def step(self, action: str) -> Step:
         if self.over:

@@ -170,7 +170,7 @@ def verify(task: InfinityTask, web: Infinity) -> tuple[bool, str]:
     except subprocess.TimeoutExpired:
         return False, f"the verifier took more than {VERIFIER_SECONDS:g} seconds"
     if done.returncode:
-        said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        return False, f"the verifier failed: {said[-1] if said else done.returncode}"
+        errors = done.stderr.decode("utf-8", "replace").strip().splitlines()
+        return False, f"the verifier failed: {errors[-1] if errors else done.returncode}"
     passed, why = json.loads(done.stdout.decode().splitlines()[-1])
     return bool(passed), str(why)

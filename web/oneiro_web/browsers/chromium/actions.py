@@ -60,17 +60,17 @@ class ActingTabs(Tabs):
             if isinstance(self.shown, list):
                 if action.element is None or not 0 <= action.element < len(self.shown):
                     raise missing
-                asked = {
+                arguments = {
                     "expression": f"globalThis.oneiroElements?.[{self.shown[action.element]}]",
                     "contextId": await self._world(tab),
                 }
-                remote = (await tab.protocol.send("Runtime.evaluate", asked))["result"]
+                remote = (await tab.protocol.send("Runtime.evaluate", arguments))["result"]
             else:
                 node = (self.shown or {}).get(action.element or 0)
                 if node is None or node.handle is None:
                     raise missing
-                asked = {"backendNodeId": node.handle, "executionContextId": await self._world(tab)}
-                remote = (await tab.protocol.send("DOM.resolveNode", asked))["object"]
+                arguments = {"backendNodeId": node.handle, "executionContextId": await self._world(tab)}
+                remote = (await tab.protocol.send("DOM.resolveNode", arguments))["object"]
         except PlaywrightError:
             raise missing from None
         if "objectId" not in remote:
@@ -150,8 +150,8 @@ class ActingTabs(Tabs):
     async def _type(self, action: Action) -> None:
         """Into a field, at the end of what is there or in its place."""
         if action.element is None:
-            asked = {"expression": "document.activeElement", "contextId": await self._world(self.tab)}
-            target = (await self.tab.protocol.send("Runtime.evaluate", asked))["result"]["objectId"]
+            arguments = {"expression": "document.activeElement", "contextId": await self._world(self.tab)}
+            target = (await self.tab.protocol.send("Runtime.evaluate", arguments))["result"]["objectId"]
         else:
             target = await self._target(action)
         kind = await self._call(target, FIELD, action.clear)

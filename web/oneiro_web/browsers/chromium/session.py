@@ -129,8 +129,8 @@ class ChromiumSession(ActingTabs):
         protocol = self.tab.protocol
         seen = (await protocol.send("Page.getLayoutMetrics"))["cssVisualViewport"]
         part = {"x": seen["pageX"], "y": seen["pageY"], "width": seen["clientWidth"], "height": seen["clientHeight"]}
-        asked = {"format": "jpeg", "quality": 50, "clip": {**part, "scale": SMALL}}
-        return base64.b64decode((await protocol.send("Page.captureScreenshot", asked))["data"])
+        arguments = {"format": "jpeg", "quality": 50, "clip": {**part, "scale": SMALL}}
+        return base64.b64decode((await protocol.send("Page.captureScreenshot", arguments))["data"])
 
     async def _title(self, tab: ChromiumTab) -> str:
         try:
@@ -148,9 +148,9 @@ class ChromiumSession(ActingTabs):
         return text
 
     async def _number_of(self, node: Node) -> int | None:
-        asked = {"backendNodeId": node.handle, "executionContextId": await self._world(self.tab)}
+        arguments = {"backendNodeId": node.handle, "executionContextId": await self._world(self.tab)}
         try:
-            remote = (await self.tab.protocol.send("DOM.resolveNode", asked))["object"]
+            remote = (await self.tab.protocol.send("DOM.resolveNode", arguments))["object"]
             place = await self._call(str(remote["objectId"]), "function () { return oneiroElements.indexOf(this) }")
         except (PlaywrightError, KeyError):
             return None

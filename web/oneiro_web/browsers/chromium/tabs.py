@@ -302,17 +302,22 @@ class Tabs(WaitingSession):
 
     async def _run(self, tab: ChromiumTab, script: str) -> Any:
         """The value of an expression in our world."""
-        asked = {"expression": script, "contextId": await self._world(tab), "returnByValue": True, "awaitPromise": True}
-        answer = await tab.protocol.send("Runtime.evaluate", asked)
+        arguments = {
+            "expression": script,
+            "contextId": await self._world(tab),
+            "returnByValue": True,
+            "awaitPromise": True,
+        }
+        answer = await tab.protocol.send("Runtime.evaluate", arguments)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     async def _call(self, target: str, function: str, *arguments: Any, gesture: bool = False) -> Any:
         """A function of ours with an element as `this`."""
-        asked = {
+        call = {
             "objectId": target, "functionDeclaration": function, "returnByValue": True, "userGesture": gesture,
             "arguments": [{"value": argument} for argument in arguments],
         }  # fmt: skip
-        answer = await self.tab.protocol.send("Runtime.callFunctionOn", asked)
+        answer = await self.tab.protocol.send("Runtime.callFunctionOn", call)
         return None if "exceptionDetails" in answer else answer["result"].get("value")
 
     async def _interrupt(self, tab: ChromiumTab) -> None:

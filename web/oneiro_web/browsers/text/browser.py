@@ -321,16 +321,16 @@ class TextSession(Session):
     def submit(self, form: Element, button: Element | None) -> None:
         """Send a form as a browser does, if it is filled in as it asks."""
         document, state = self.page.rendering.document, self.page.state
-        said = button.attributes if button is not None else {}
-        if "novalidate" not in form.attributes and "formnovalidate" not in said:
+        overrides = button.attributes if button is not None else {}
+        if "novalidate" not in form.attributes and "formnovalidate" not in overrides:
             wrong = forms.refusal(form, document, state)
             if wrong is not None:
                 state.focus = wrong[0]
                 raise Failed(f"The form was not sent: {wrong[1]}")
         pairs = forms.entries(form, document, state, button)
-        action = said.get("formaction") or form.attributes.get("action") or self.page.url
-        method = (said.get("formmethod") or form.attributes.get("method") or "get").lower()
-        target = said.get("formtarget") or form.attributes.get("target", "")
+        action = overrides.get("formaction") or form.attributes.get("action") or self.page.url
+        method = (overrides.get("formmethod") or form.attributes.get("method") or "get").lower()
+        target = overrides.get("formtarget") or form.attributes.get("target", "")
         if method == "dialog":
             return
         encoded, place = forms.encode(pairs), action.partition("#")[0]

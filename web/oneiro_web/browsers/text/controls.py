@@ -137,8 +137,8 @@ def add_options(around: Element, out: list[Node], chosen: frozenset[Element], di
             add_options(child, group.children, chosen, disabled or "disabled" in child.attributes)
         elif child.tag == "option":
             off = disabled or "disabled" in child.attributes
-            said: dict[str, Any] = {"disabled": True} if off else {"selected": child in chosen}
-            out.append(Node("option", option_name(child), said, [], child))
+            properties: dict[str, Any] = {"disabled": True} if off else {"selected": child in chosen}
+            out.append(Node("option", option_name(child), properties, [], child))
 
 
 def option_name(option: Element) -> str:
@@ -169,8 +169,8 @@ def date_parts(node: Node, value: str, named: bool) -> None:
     off = {"disabled": True} if "disabled" in node.properties else {}
     for name, most, text, empty in (("Month", 12, month, "mm"), ("Day", 31, day, "dd"), ("Year", 275760, year, "yyyy")):
         held = {"focused": True} if name == "Month" and focused else {}
-        said = {**off, **held, "required": False, "valuemin": 1, "valuemax": most, "valuetext": text}
-        part = Node("spinbutton", f"{name} {name}" if named else name, said, [], node.handle)
+        properties = {**off, **held, "required": False, "valuemin": 1, "valuemax": most, "valuetext": text}
+        part = Node("spinbutton", f"{name} {name}" if named else name, properties, [], node.handle)
         part.children.append(Node("StaticText", text or empty, {}, [], node.handle))
         node.children.append(part)
         if name != "Year":

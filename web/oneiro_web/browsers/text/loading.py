@@ -195,8 +195,8 @@ class Loader:
 
 def decode(body: bytes, kind: str) -> str:
     """Bytes of a page as text, by the header, the page's own word, or what fits."""
-    said = CHARSET.search(kind)
-    name = said[1] if said else ""
+    charset = CHARSET.search(kind)
+    name = charset[1] if charset else ""
     if not name:
         meta = META_CHARSET.search(body[:1024])
         name = meta[1].decode("ascii") if meta else "utf-8"

@@ -100,31 +100,31 @@ class _Writer:
     def attributes(self, element: Element) -> str:
         """Kept attributes with what a person did to the element; a value is written once."""
         tag = element.tag
-        said: dict[str, str] = {key: element.attributes[key] for key in KEPT if element.attributes.get(key)}
-        kind = said.get("type", "")
+        attributes: dict[str, str] = {key: element.attributes[key] for key in KEPT if element.attributes.get(key)}
+        kind = attributes.get("type", "")
         if tag == "textarea" or (tag == "input" and kind not in ("checkbox", "radio", "submit", "button", "reset")):
-            said.pop("value", None)
+            attributes.pop("value", None)
             value = self.state.value(element)
             if value:
-                said["data-value"] = value
+                attributes["data-value"] = value
         if tag == "input" and kind in ("checkbox", "radio"):
-            said["data-status"] = "checked" if self.state.is_checked(element) else "not-checked"
+            attributes["data-status"] = "checked" if self.state.is_checked(element) else "not-checked"
         if tag == "select":
             chosen = self.options(element)
             names = [" ".join(option.text().split()) for option in element.elements() if option in chosen]
             if names:
-                said["data-value"] = names[0]
+                attributes["data-value"] = names[0]
         if tag == "option":
-            said.pop("value", None)
-            said.pop("selected", None)
+            attributes.pop("value", None)
+            attributes.pop("selected", None)
             select = element.closest("select")
             if select is not None and element in self.options(select):
-                said["data-status"] = "selected"
+                attributes["data-status"] = "selected"
         written: list[str] = []
         for key in KEPT:
-            value = said.get(key, "")[:MAX_TEXT_CHARS]
+            value = attributes.get(key, "")[:MAX_TEXT_CHARS]
             if value and value not in written:
                 written.append(value)
             else:
-                said.pop(key, None)
-        return "".join(f' {key}="{escape(said[key][:MAX_TEXT_CHARS])}"' for key in KEPT if key in said)
+                attributes.pop(key, None)
+        return "".join(f' {key}="{escape(attributes[key][:MAX_TEXT_CHARS])}"' for key in KEPT if key in attributes)

@@ -137,13 +137,13 @@ def read(sheet: str) -> list[tuple[Selector, dict[str, str]]]:
     """The rules of a sheet that say something of interest. Those for other media than a wide screen are left out."""
     rules: list[tuple[Selector, dict[str, str]]] = []
     for selectors, body in RULE.findall(_without_media(COMMENT.sub("", sheet[:MAX_SHEET_CHARS]))):
-        said = declarations(body)
-        if not said:
+        declared = declarations(body)
+        if not declared:
             continue
         for text in selectors.split(","):
             chain = selector(text.strip())
             if chain is not None and len(rules) < MOST_RULES:
-                rules.append((Selector(chain), said))
+                rules.append((Selector(chain), declared))
     return rules
 
 

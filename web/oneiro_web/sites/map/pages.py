@@ -145,19 +145,19 @@ def nearest(visit: Visit) -> Response:
     category = chosen(visit, "category", tuple(kinds), "")
     mode = chosen(visit, "mode", tuple(MODES), "foot")
     roads = land(visit).roads
-    found = []
+    places = []
     sql = "SELECT * FROM place WHERE id != ?" + (" AND category = ?" if category else "")
     tree = roads.tree(mode, centre["junction"])
     rows = visit.rows(sql, centre["id"], *([category] if category else []))
     for row in sorted(rows, key=lambda row: (tree[row["junction"]][0], row["id"]))[:NEAREST]:
         metres = sum(road.metres for road in roads.walk(mode, centre["junction"], row["junction"])[1])
-        found.append((row, distance_text(metres), duration_text(tree[row["junction"]][0])))
+        places.append((row, distance_text(metres), duration_text(tree[row["junction"]][0])))
     return visit.page(
         "map/nearest.html",
         centre=centre,
         category=category,
         kinds=kinds,
-        found=found,
+        found=places,
         mode=mode,
         modes=list(MODES.items()),
     )

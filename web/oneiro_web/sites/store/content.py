@@ -263,15 +263,15 @@ def fill_reviews(
         ending = draw.pick(
             WORDS["good_endings"] if stars > 3 else WORDS["mixed_endings"] if stars == 3 else WORDS["bad_endings"]
         )
-        told = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
-        told = told if draw.chance(0.6) else told[:1]
+        sentences = [part.format(aspect=aspect) for part, aspect in zip(parts, (first, second), strict=True)]
+        sentences = sentences if draw.chance(0.6) else sentences[:1]
         rows.append(
             {
                 "product_id": item["id"],
                 "customer_id": customer["id"] if draw.chance(0.7) else None,
                 "nickname": nickname(draw, customer),
                 "title": draw.pick(WORDS["titles"][str(stars)]).format(kind=item["kind"].lower()),
-                "text": f"{'. '.join(told)}. {ending}",
+                "text": f"{'. '.join(sentences)}. {ending}",
                 "stars": stars,
                 "created_at": days_ago(draw, 0, 700),
                 "status": draw.pick(("approved",) * 16 + ("pending",) * 3 + ("not approved",)),

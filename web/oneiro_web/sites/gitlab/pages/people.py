@@ -60,18 +60,18 @@ def explore(visit: Visit) -> Response:
 
 def own_issues(visit: Visit) -> Response:
     """Issues of all projects; without a filter those assigned to the user."""
-    asked = any(visit.query.get(name) for name in ("assignee_username", "author_username"))
-    values = [] if asked else [visit.user]
-    scope = f"issue.project IN (SELECT id FROM project WHERE {SEEN})" + ("" if asked else " AND issue.assignee = ?")
+    filtered = any(visit.query.get(name) for name in ("assignee_username", "author_username"))
+    values = [] if filtered else [visit.user]
+    scope = f"issue.project IN (SELECT id FROM project WHERE {SEEN})" + ("" if filtered else " AND issue.assignee = ?")
     return visit.page("gitlab/own_issues.html", **issues.listing(visit, scope, [visit.user, *values]))
 
 
 def own_requests(visit: Visit) -> Response:
     """Merge requests of all projects; without a filter those assigned to the user."""
-    asked = any(visit.query.get(name) for name, _ in merge.FILTERS)
-    values = [] if asked else [visit.user]
+    filtered = any(visit.query.get(name) for name, _ in merge.FILTERS)
+    values = [] if filtered else [visit.user]
     scope = f"merge_request.project IN (SELECT id FROM project WHERE {SEEN})"
-    scope += "" if asked else " AND merge_request.assignee = ?"
+    scope += "" if filtered else " AND merge_request.assignee = ?"
     return visit.page("gitlab/own_requests.html", **merge.listing(visit, scope, [visit.user, *values]))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.gitlab.tasks.parts import ME, SEEN, may, menu, tab
-from oneiro_web.templates.compose import Act, Entity, Field, Filter, Row, Sort
+from oneiro_web.templates.schema import Act, Entity, Field, Filter, Row, Sort
 from oneiro_web.templates.table import by, choose, click, write
 
 WORDS = load_words("gitlab")["tasks"]

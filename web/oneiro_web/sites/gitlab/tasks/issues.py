@@ -51,8 +51,8 @@ def new_issue(content: Content, rng: np.random.Generator) -> Slots | None:
     if label is None or assignee is None:
         return None
     title, text = one_of(rng, WORDS["reports"])
-    said = {"title": title, "text": text, "label": label["name"], "assignee": assignee}
-    return {**project, **said, "due": some_day(rng)}
+    values = {"title": title, "text": text, "label": label["name"], "assignee": assignee}
+    return {**project, **values, "due": some_day(rng)}
 
 
 def remark(content: Content, rng: np.random.Generator) -> Slots | None:

@@ -110,10 +110,10 @@ def some_months(content: Content, rng: np.random.Generator, table: str, *values:
 
 def issue_holds(slots: Slots, labels: list[int] | None = None, **changed: Any) -> list[Check]:
     """The issue says what it said before but for what has changed, and has these labels, or those that it had."""
-    number, said = slots["issue"], {**slots["before"], **changed}
+    number, values = slots["issue"], {**slots["before"], **changed}
     tags = [(label,) for label in (slots["labels"] if labels is None else labels)]
     return [
-        holds("gitlab", f"SELECT {', '.join(said)} FROM issue WHERE id = {number}", tuple(said.values())),
+        holds("gitlab", f"SELECT {', '.join(values)} FROM issue WHERE id = {number}", tuple(values.values())),
         holds("gitlab", f"SELECT label FROM issue_label WHERE issue = {number}", *tags),
     ]
 

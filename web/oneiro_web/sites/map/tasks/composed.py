@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneiro_web.templates.compose import Entity, Field, Filter, Row
+from oneiro_web.templates.schema import Entity, Field, Filter, Row
 from oneiro_web.templates.table import click
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.reddit.tasks.changes import COMMENT, COMMENTED
 from oneiro_web.sites.reddit.tasks.parts import ME, open_forum
-from oneiro_web.templates.compose import Act, Entity, Field, Filter, Sort
+from oneiro_web.templates.schema import Act, Entity, Field, Filter, Sort
 from oneiro_web.templates.table import by, click, write
 
 WORDS = load_words("reddit")["tasks"]

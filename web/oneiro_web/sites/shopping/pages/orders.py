@@ -33,12 +33,12 @@ def own(visit: Visit) -> sqlite3.Row:
 
 def view(visit: Visit) -> Response:
     order = own(visit)
-    told = "SELECT * FROM order_comment WHERE order_id = ? AND notified = 1"
+    comments_query = "SELECT * FROM order_comment WHERE order_id = ? AND notified = 1"
     return show(
         visit, "order", order=order,
         items=visit.rows("SELECT * FROM order_item WHERE order_id = ? ORDER BY id", order["id"]),
         shipments=visit.rows("SELECT * FROM shipment WHERE order_id = ? ORDER BY id", order["id"]),
-        comments=visit.rows(f"{told} ORDER BY id DESC", order["id"]),
+        comments=visit.rows(f"{comments_query} ORDER BY id DESC", order["id"]),
     )  # fmt: skip
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from oneiro_web.sites.shopping.tasks.cart import WISHED
 from oneiro_web.sites.shopping.tasks.parts import OWN, open_orders, search_product
 from oneiro_web.sites.store.tasks import day, money
-from oneiro_web.templates.compose import Act, Entity, Field, Filter, Sort
+from oneiro_web.templates.schema import Act, Entity, Field, Filter, Sort
 from oneiro_web.templates.table import by, choose, click
 
 SITE = "shopping"

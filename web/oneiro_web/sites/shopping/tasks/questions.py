@@ -56,8 +56,8 @@ def price_range(content: Content, rng: np.random.Generator) -> Slots | None:
     inside = [price for price in prices if low * 100 <= price <= high * 100]
     if len(inside) == len(prices):
         return None
-    asked = {"low": f"${low}", "high": f"${high}"}
-    return {**place, **asked, "count": len(inside), "cheapest": money(inside[0])}
+    bounds = {"low": f"${low}", "high": f"${high}"}
+    return {**place, **bounds, "count": len(inside), "cheapest": money(inside[0])}
 
 
 def filter_by_price(see: View, slots: Slots) -> Script:

@@ -76,22 +76,22 @@ def report(visit: Visit, title: str, sql: str, columns: tuple[Column, ...], tota
     period = period if period in LENGTHS else "day"
     errors: dict[str, str] = {}
     ends = {}
-    asked = "from" in visit.query or "to" in visit.query
+    filtered = "from" in visit.query or "to" in visit.query
     for name in ("from", "to"):
         text = visit.query.get(name, "")
         ends[name] = day(text)
-        if asked and not ends[name]:
+        if filtered and not ends[name]:
             errors[name] = "Please enter a date like 2026-06-15." if text else REQUIRED
-    if asked and not errors and ends["from"] > ends["to"]:
+    if filtered and not errors and ends["from"] > ends["to"]:
         errors["to"] = "The last day is before the first one."
     rows: list[Any] = []
-    if asked and not errors:
+    if filtered and not errors:
         rows = visit.rows(sql.format(length=LENGTHS[period]), ends["from"], f"{ends['to']} 24:00")
     page, pages, offset = paged(visit, len(rows), PER_PAGE)
     return visit.page(
         "shopping_admin/report.html", 400 if errors else 200, title=title, columns=columns,
         kinds=[(column.name, column.kind) for column in columns], periods=PERIODS, period=period, errors=errors,
-        shown=asked and not errors, rows=rows[offset : offset + PER_PAGE], page=page, pages=pages,
+        shown=filtered and not errors, rows=rows[offset : offset + PER_PAGE], page=page, pages=pages,
         totals={name: sum(row[name] for row in rows) for name in totals},
     )  # fmt: skip
 

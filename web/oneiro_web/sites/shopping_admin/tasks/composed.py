@@ -9,7 +9,7 @@ from oneiro_web.sites.shopping_admin.pages.catalogue import REVIEW_SOURCE
 from oneiro_web.sites.shopping_admin.pages.customers import SOURCE as CUSTOMERS
 from oneiro_web.sites.store.tasks import canceled, canceling, last_id, money, returned
 from oneiro_web.templates.base import Content, Slots
-from oneiro_web.templates.compose import Act, Entity, Field, Filter, Row, Sort
+from oneiro_web.templates.schema import Act, Entity, Field, Filter, Row, Sort
 from oneiro_web.templates.table import Step, choose, click, write
 
 WORDS = load_words("store")["tasks"]

@@ -108,8 +108,8 @@ def review_count(content: Content, rng: np.random.Generator) -> Slots | None:
     )
     if row is None:
         return None
-    asked = {"product": row["name"], "least": least, "most": most}
-    return {**asked, "count": row["count"], "newest": row["newest"][:10]}
+    bounds = {"product": row["name"], "least": least, "most": most}
+    return {**bounds, "count": row["count"], "newest": row["newest"][:10]}
 
 
 def coupon_discount(content: Content, rng: np.random.Generator) -> Slots | None:
@@ -118,13 +118,13 @@ def coupon_discount(content: Content, rng: np.random.Generator) -> Slots | None:
     year = one_of(rng, ("2024", "2025", "2026"))
     if coupon is None:
         return None
-    asked = {"coupon": coupon[0], "from": f"{year}-{first}", "to": f"{year}-{last}"}
+    bounds = {"coupon": coupon[0], "from": f"{year}-{first}", "to": f"{year}-{last}"}
     row = content.rows(
         "SELECT sum(discount) AS discount, count(*) AS uses FROM sales_order WHERE status != 'canceled' "
         "AND coupon = ? AND created_at BETWEEN ? AND ? || ' 24:00'",
-        *asked.values(),
+        *bounds.values(),
     )[0]
-    return {**asked, "discount": money(row["discount"])} if row["uses"] > 1 else None
+    return {**bounds, "discount": money(row["discount"])} if row["uses"] > 1 else None
 
 
 def lifetime_sales(content: Content, rng: np.random.Generator) -> Slots | None:

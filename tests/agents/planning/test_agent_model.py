@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from oneiro.agents import reply as replies
-from oneiro.agents.imagining import ImaginingAgent
 from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.planning.agent_model import ImaginingAgent
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine
