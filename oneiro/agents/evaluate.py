@@ -148,7 +148,8 @@ def attempt(
     """Play all evaluation levels: distinct ones, also up to the world's symmetries."""
     seeds = distinct_seeds(make_world, "eval", settings.levels, settings.first_seed)
     planned = attempts_at(seeds, settings.samples, "eval")
-    return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance)
+    at_once = 1 if make_world().shared else None
+    return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance, at_once)
 
 
 def agent_row(
@@ -262,13 +263,14 @@ def evaluate_agent(
     # A server plays by the dialogue alone: it has no metadata of ours.
     speaker = ServerPolicy(server) if server is not None else agent.policy
     budget = agent.world_settings if speaker is None else within(form, agent.world, agent.world_settings)
-    if say is not None and (warning := baselines.budget_warning(agent.world, budget)):
+    shared = agent.make_world().shared  # then no row is played that nobody asked for
+    if say is not None and not shared and (warning := baselines.budget_warning(agent.world, budget)):
         say(warning)
     chosen = evaluation_seeds(agent.world, budget, evaluation)
     result = table(agent.world, len(chosen), evaluation)
     if expect is not None:
-        # The random policy is always played, as the row that everything else is read against.
-        expect(len(chosen) * samples * (1 if policy == "random" else 2))
+        # The random policy is played too, as the row that everything else is read against.
+        expect(len(chosen) * samples * (1 if policy == "random" or shared else 2))
     if budget != agent.world_settings:
         result.note += f"; within {budget['max_actions']} actions, which is all that the dialogue's turns have room for"
     if agent.note:
@@ -277,8 +279,14 @@ def evaluate_agent(
         player = baselines.with_oracle(agent.make_world())
         if player.oracle_is != World.oracle_is:
             result.note += f"; the oracle is {player.oracle_is}"
-    baseline = measure_baselines(agent.world, budget, evaluation, advance)
-    result.add(*baseline.random_row())
+    baseline = None if shared else measure_baselines(agent.world, budget, evaluation, advance)
+    if baseline is not None:
+        result.add(*baseline.random_row())
+    elif policy == "random":
+        chance = baselines.random_success(agent.world, levels, samples, seeds=chosen, settings=budget, advance=advance)
+        result.add(*success_row("random", chance))
+    else:
+        result.note += "; --policy random gives the row of chance: it would change sites that others use"
     if policy in ("oracle", "mixture"):
         share = 1.0 if policy == "oracle" else oracle_share
         success = baselines.success_table(
@@ -294,7 +302,7 @@ def evaluate_agent(
             result.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
         name = server.model if server is not None else str(model)
         result.add(*agent_row(name, whole, evaluation, agent.response_prefix if server is None else ""))
-    best = baseline.ceiling_row()
+    best = baseline.ceiling_row() if baseline is not None else None
     if best is not None:
         result.add(*best)
     return result

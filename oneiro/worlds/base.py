@@ -93,6 +93,8 @@ class World(Env[str, str], ABC):
     """Whether steps are spent waiting for another process, so that something else can be done meanwhile. Such a class
     may have `reset_many` and `step_many` (see `oneiro.agents.game`).
     """
+    shared: bool = False
+    """Whether episodes change what is not theirs alone (a live site): one at a time, and nobody plays unasked."""
     oracle_is: ClassVar[str] = "an optimal player"
     """Who `oracle` is, in a few words: a world whose best player nobody knows says so here."""
 
@@ -174,6 +176,10 @@ class World(Env[str, str], ABC):
     def has_oracle(self) -> bool:
         """Whether the world knows a player to ask at all."""
         return type(self).oracle is not World.oracle
+
+    def peek(self, seed: int, split: str | None) -> dict[str, Any]:
+        """What `reset` says of a level in its `info`; worlds whose resets take long say it without one."""
+        return self.reset(seed=seed, options={"split": split})[1]
 
     def ceiling(self) -> float | None:
         """Best possible success probability from the current state within the remaining actions, or None if unknown."""

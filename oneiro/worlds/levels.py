@@ -37,15 +37,17 @@ def new_levels(
     split: str | None,
     first_seed: int = 0,
     name: Callable[[Mapping[str, Any]], str] = canonical_key,
+    look: Callable[[int, str | None], dict[str, Any]] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Seed and `info` of each level that has not been drawn before, from `first_seed` on, as long as new ones come.
 
-    The world has just been reset to the level when it is handed out. `name` says when two levels are one; by default
-    they are if a symmetry of the world takes one to the other.
+    The world has just been reset to the level when it is handed out, unless `look` gives the `info` in another way.
+    `name` says when two levels are one; by default they are if a symmetry of the world takes one to the other.
     """
+    look = look or (lambda seed, split: world.reset(seed=seed, options={"split": split})[1])
     seen, repeats, seed = set[str](), 0, first_seed
     while repeats < MAX_REPEATS:
-        _, info = world.reset(seed=seed, options={"split": split})
+        info = look(seed, split)
         known = name(info) in seen
         repeats = repeats + 1 if known else 0
         if not known:
@@ -62,7 +64,7 @@ def distinct_seeds(make_world: Callable[[], World], split: str | None, count: in
     """
     world = make_world()
     try:
-        return [seed for seed, _ in islice(new_levels(world, split, first_seed), count)]
+        return [seed for seed, _ in islice(new_levels(world, split, first_seed, look=world.peek), count)]
     finally:
         world.close()
 

@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -21,7 +21,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds import baselines, make
-from oneiro.worlds.registry import WorldChoice
+from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from oneiro.worlds.registry import WorldChoice, register
 from tests.agents.test_server_policy import Host
 
 
@@ -102,6 +103,37 @@ def test_a_server_is_evaluated_from_the_command_line(
     assert {body["model"] for body in host.bodies} == {"small"}
     assert {body["temperature"] for body in host.bodies} == {0.25}
     assert 6 <= len(host.bodies) <= 18
+
+
+class LiveLake(FrozenLake):
+    """A lake that everybody uses; notes every episode that begins on it."""
+
+    shared = True
+    begun: ClassVar[list[int]] = []
+    open: ClassVar[set[int]] = set()
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        assert not self.open - {id(self)}, "another episode is under way"
+        self.begun.append(seed or 0)
+        self.open.add(id(self))
+        return super().reset(seed=seed, options=options)
+
+    def peek(self, seed: int, split: str | None) -> dict[str, Any]:
+        return super().reset(seed=seed, options={"split": split})[1]
+
+    def close(self) -> None:
+        self.open.discard(id(self))
+
+
+def test_on_shared_sites_only_what_was_asked_for_is_played_one_episode_at_a_time(host: Host) -> None:
+    register("live-lake", LiveLake)
+    host.message = {"content": write(["Right", "Down"])}
+    config = ServerConfig(base_url=f"http://127.0.0.1:{host.http.server_port}/v1", model="small")
+    table = evaluate_agent("live-lake", levels=3, samples=1, server=config, dialogue={"max_turns": 2})
+    assert ([row[0].value for row in table.rows], len(LiveLake.begun)) == (["small"], 3)
+    assert "--policy random gives the row of chance" in table.note
+    table = evaluate_agent("live-lake", policy="random", levels=3, samples=1)
+    assert ([row[0].value for row in table.rows], len(LiveLake.begun)) == (["random"], 6)
 
 
 def test_levels_that_a_server_broke_off_are_left_out_and_counted(host: Host) -> None:

@@ -21,11 +21,11 @@ from pydantic import Field
 
 from oneiro_web.actions import Action, Kind
 from oneiro_web.base import EnvConfig, Step, draw_level, in_split, level_key
-from oneiro_web.benchmarks.webarena import RemoteWeb
+from oneiro_web.benchmarks.webarena import SHOP_HELPERS, RemoteWeb, reset_sites
 from oneiro_web.browsers.base import Browser
 from oneiro_web.browsing import BrowserConfig, BrowserEnv
 from oneiro_web.errors import WebError, nearest
-from oneiro_web.grading import Result, evaluate
+from oneiro_web.grading import Result, evaluate, require_supported
 from oneiro_web.page import Page
 from oneiro_web.sites import SITES, Web
 from oneiro_web.tasks import Task, load_tasks
@@ -39,6 +39,15 @@ TRAINED_CONTENTS, TESTED_CONTENTS = 64, 48
 """Seeds of content in each split. What an interval over tests means depends on how many contents stand behind them."""
 
 
+SHORT_ANSWER = (
+    "Give the answer as short as you can; leave it empty where nothing is asked; answer N/A if the task cannot be done."
+)
+VERIFIED_ANSWER = (
+    'Answer with a JSON object: {"task_type": "RETRIEVE", "MUTATE" or "NAVIGATE", "status": "SUCCESS", '
+    '"NOT_FOUND_ERROR", "ACTION_NOT_ALLOWED_ERROR" or "PERMISSION_DENIED_ERROR", "retrieved_data": a list, or null '
+    "where nothing is asked}."
+)
+"""What WebArena-Verified grades."""
 TemplateKind = Literal["written", "composed", "both"]
 
 
@@ -56,11 +65,21 @@ class WebConfig(BrowserConfig):
     paraphrase: bool = False
     """Draw one of the ways to say an intent, instead of the first."""
     task_file: str = ""
-    """Take the tasks of this file (WebArena's format) instead of our own."""
+    """Take the tasks of this file (WebArena's format) instead of our own; seeds count through them."""
+    file_split: Literal["none", "templates"] = "none"
+    """`none`: the file is a test, played whole and never trained on. `templates`: one template in eight is tested, the
+    others are trained on.
+    """
     base_urls: dict[str, str] = Field(default_factory=dict)
-    """Site -> where it is served, such as WebArena's containers, instead of our own sites. Nobody resets those."""
+    """Site -> where it is served, such as WebArena's containers, instead of our own sites."""
+    backends: tuple[str, ...] = ()
+    """With `base_urls`: more addresses that their pages ask, such as the map's routing servers."""
     storage: str = ""
     """With `base_urls`: the folder of storage states (`shopping_state.json`), one for each site with a log-in."""
+    reset_command: str = ""
+    """With `base_urls`: run before each episode, with the names of the task's sites behind it. It may reset the sites
+    and renew the log-ins. Without it, what one episode changes, the next one finds.
+    """
     evaluators: Literal["webarena", "lite", "rlvr"] = "webarena"
     """Whose graders a task file is graded by."""
 
@@ -95,8 +114,15 @@ class WebEnv(BrowserEnv):
 
     def __init__(self, config: EnvConfig | None = None) -> None:
         super().__init__(config)
-        self.offered = chosen_templates(self.config.sites, self.config.templates, self.config.kind)
+        self.tasks: tuple[Task, ...] = ()
+        self.offered: tuple[Template, ...] = ()
+        if self.config.task_file:
+            self.tasks = file_tasks(self.config.task_file, self.config.sites, tuple(self.config.base_urls))
+        else:
+            self.offered = chosen_templates(self.config.sites, self.config.templates, self.config.kind)
         self.web: Web | None = None
+        self.shared = bool(self.config.base_urls)
+        """Episodes change what is not theirs alone, so nobody should play unasked."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         """As any world; `options["task"]` takes a `Task` as it is instead of drawing one."""
@@ -109,6 +135,12 @@ class WebEnv(BrowserEnv):
         self._proposed: tuple[int, str] | None = None
         self.start()
         return self.render(), {"key": key, "template": self.task.intent_template_id, "sites": list(self.task.sites)}
+
+    def peek(self, seed: int, split: str | None) -> dict[str, Any]:
+        """What `reset` would say of the level, without opening a page."""
+        self.begin(seed, {"split": split})
+        self._over = None
+        return {"key": self._draw_task()[1]}
 
     def step(self, action: str) -> Step:
         read = self._read(action)
@@ -159,8 +191,8 @@ class WebEnv(BrowserEnv):
             "You use a web browser to fulfil a task. Each turn shows the page as text, with a number in front of what "
             "can be acted on.\n"
             f"Actions: {self.grammar.help}.\n"
-            "Give the answer as short as you can; leave it empty where nothing is asked; answer N/A if the task cannot "
-            f"be done. You have {self.config.max_actions} actions."
+            f"{VERIFIED_ANSWER if self.tasks and isinstance(self.tasks[0].eval, tuple) else SHORT_ANSWER} "
+            f"You have {self.config.max_actions} actions."
         )
 
     def oracle(self) -> str | None:
@@ -179,8 +211,8 @@ class WebEnv(BrowserEnv):
         return self._proposed[1]
 
     def ceiling(self) -> float | None:
-        """1 as long as nobody has acted: the script solves every task. Later nobody knows."""
-        return self.score if self.over else 1.0 if not self.taken else None
+        """1 as long as nobody has acted: the script solves every task of our own. Later, or of others, nobody knows."""
+        return self.score if self.over else 1.0 if not self.taken and self.task.spec else None
 
     def close(self) -> None:
         super().close()
@@ -196,7 +228,7 @@ class WebEnv(BrowserEnv):
     def _draw_task(self) -> tuple[Task, str]:
         """A task of this seed, with its key."""
         if self.config.task_file:
-            return draw_level(self.name, self.seed, self.split, self._draw_from_file, file_key)
+            return self._pick_task()
         level, key = draw_level(self.name, self.seed, self.split, self._draw, lambda level: level.key)
         return level.task, key
 
@@ -215,9 +247,16 @@ class WebEnv(BrowserEnv):
             return None
         return None if template.leaks(level.task) else level
 
-    def _draw_from_file(self, rng: np.random.Generator) -> Task:
-        tasks = file_tasks(self.config.task_file, self.config.sites)
-        return tasks[int(rng.integers(len(tasks)))]
+    def _pick_task(self) -> tuple[Task, str]:
+        """Task number `seed` of those in the split, round and round."""
+        if self.config.file_split == "none" and self.split == "train":
+            raise WebError("task_file is a test; to train on it say file_split=templates, and one in eight is tested")
+        split = self.split if self.config.file_split == "templates" else None
+        tasks = [task for task in self.tasks if in_split(file_key(task), split)] if split else self.tasks
+        if not tasks:
+            raise WebError(f"{self.config.task_file} has no template in split '{split}'; say file_split=none")
+        task = tasks[self.seed % len(tasks)]
+        return task, file_key(task)
 
     def _is_tested(self, template: Template) -> bool:
         return self.split is None or self.config.test == "both" or template.held_out == (self.config.test == "unseen")
@@ -225,6 +264,8 @@ class WebEnv(BrowserEnv):
     def _open(self) -> None:
         """The task's sites as they begin, in a session of their own."""
         self.close()
+        if self.config.reset_command:
+            reset_sites(self.config.reset_command, self.task.sites)
         self.web = self._web()
         log_ins = [SITES[name] for name in self.task.log_ins if name in SITES]
         cookies = {site.host: self.web.sign_in(site) for site in log_ins}
@@ -234,7 +275,8 @@ class WebEnv(BrowserEnv):
     def _web(self) -> Web:
         if self.config.base_urls:
             storage = Path(self.config.storage) if self.config.storage else None
-            web: Web = RemoteWeb(Places(self.config.base_urls), storage)
+            self.remote = RemoteWeb(Places(self.config.base_urls), storage, self.config.backends)
+            web: Web = self.remote
         else:
             web = Web(self.task.spec.content if self.task.spec else 0)
         return TrafficWeb(web) if isinstance(self.task.eval, tuple) else web
@@ -252,7 +294,10 @@ class WebEnv(BrowserEnv):
 
     def _grade(self, answer: str | None) -> None:
         assert self.session is not None and self.web is not None
-        self.verdict = evaluate(self.task, self.session, answer, web=self.web, variant=self.config.evaluators)
+        helpers = self.remote.helpers() if self.config.base_urls else None
+        self.verdict = evaluate(
+            self.task, self.session, answer, web=self.web, variant=self.config.evaluators, helpers=helpers
+        )
 
     def _explain(self) -> dict[str, Any]:
         assert self.verdict is not None
@@ -278,11 +323,17 @@ def file_key(task: Task) -> str:
 
 
 @cache
-def file_tasks(path: str, sites: tuple[str, ...]) -> tuple[Task, ...]:
-    """The tasks of a file that need no other sites than these."""
+def file_tasks(path: str, sites: tuple[str, ...], served: tuple[str, ...] = ()) -> tuple[Task, ...]:
+    """The tasks of a file that need no other sites than these. `served` are the sites with an address, if not ours."""
     tasks = tuple(task for task in load_tasks(Path(path)) if not sites or set(task.sites) <= set(sites))
     if not tasks:
         raise WebError(f"{path} has no task on {', '.join(sites)}")
+    for task in tasks:
+        require_supported(task, path, SHOP_HELPERS if served else ())
+    missing = {site for task in tasks for site in task.sites} - {*(served or SITES)}
+    if missing:
+        add = "give its address in base_urls" if served else "our own sites lack it: give addresses in base_urls"
+        raise WebError(f"{path} has tasks on {sorted(missing)[0]}; {add}, or say which sites=[...] to take")
     return tasks
 
 

@@ -97,7 +97,7 @@ class TrafficWeb(Web):
 
     def __init__(self, web: Web) -> None:
         super().__init__(web.content)
-        self.web = web
+        self.web, self.at_once = web, web.at_once
         self.traffic: deque[Exchange] = deque(maxlen=MOST)
 
     def sign_in(self, site: Site) -> dict[str, str]:

@@ -1,9 +1,13 @@
-"""What tests of the web share: one Chromium."""
+"""What tests of the web share: one Chromium, and containers in the place of WebArena's."""
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,3 +34,18 @@ def chromium() -> Iterator[Any]:
     with module.ChromiumBrowser(Limits(seconds=60.0)) as browser, pytest.MonkeyPatch.context() as patch:
         patch.setitem(browsing._STARTED, ("chromium", False), browser)
         yield browser
+
+
+@pytest.fixture
+def containers(tmp_path: Path) -> Iterator[dict[str, Any]]:
+    """WebArena's sites by their names, as recorded pages; in `tmp_path` the storage state of a log-in at the shop."""
+    from web.tests.containers import SITES, Container
+
+    with ExitStack() as stack:
+        servers = {site: stack.enter_context(Container(site)) for site in SITES}
+        for server in servers.values():
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            stack.callback(server.shutdown)
+        cookies = [{"name": "PHPSESSID", "value": "emma", "domain": "127.0.0.1", "path": "/"}]
+        (tmp_path / "shopping_state.json").write_text(json.dumps({"cookies": cookies, "origins": []}))
+        yield servers

@@ -27,6 +27,7 @@ from oneiro_web.errors import WebError
 from oneiro_web.plugin import WebWorld
 from oneiro_web.seeds import derive
 from oneiro_web.templates.registry import TEMPLATES
+from web.tests.containers import TASKS, Container, base_urls
 
 PLAIN = DialogueSettings(context="actions", think=False, world_model=False, max_turns=4, actions_per_turn=1)
 
@@ -128,3 +129,19 @@ def test_a_port_that_is_taken_is_one_line_of_the_command(capsys: pytest.CaptureF
         assert cli.main(["web", "serve", "--port", str(port)]) == 2
         said = f"cannot listen on 127.0.0.1:{port} (Address already in use); choose another --port\n"
         assert capsys.readouterr() == ("", said)
+
+
+def test_containers_are_evaluated_by_the_command_of_the_docs(
+    containers: dict[str, Container], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tasks = [{**TASKS[name][0], "task_id": name} for name in ("must_include", "url_match")]
+    (tmp_path / "tasks.json").write_text(json.dumps(tasks))
+    bases = ", ".join(f"{site}: {url}" for site, url in base_urls(containers).items())
+    settings = [f"task_file={tmp_path}/tasks.json", f"base_urls={{{bases}}}", f"storage={tmp_path}", "max_actions=2"]
+    chosen = [part for setting in settings for part in ("--settings", setting)]
+    played = ["--policy", "random", "--levels", "165", "--samples", "1", "--json", str(tmp_path / "table.json")]
+    assert cli.main(["eval", "agent", "--world", "web", *chosen, *played]) == 0
+    (row,) = json.loads((tmp_path / "table.json").read_text())["rows"]
+    assert (row["agent"], row["success"]["n"]) == ("random", 2)
+    assert cli.main(["eval", "agent", "--world", "web", *chosen[:2], *played]) == 2
+    assert "our own sites lack it: give addresses in base_urls" in capsys.readouterr().err

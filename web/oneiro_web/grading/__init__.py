@@ -6,10 +6,11 @@ result.score, result.checks
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from oneiro_web.browsers.base import Session
 from oneiro_web.errors import WebError, nearest
+from oneiro_web.grading import network, webarena
 from oneiro_web.grading.answers import check_answer
 from oneiro_web.grading.database import check_rows, check_unchanged
 from oneiro_web.grading.judge import Judge, PromptJudge
@@ -22,7 +23,19 @@ from oneiro_web.traffic import TrafficWeb
 
 __all__ = [
     "VARIANTS", "Checked", "Helper", "Judge", "PageAt", "PromptJudge", "Result", "UnsupportedCheck", "evaluate",
+    "require_supported",
 ]  # fmt: skip
+
+
+def require_supported(task: Task, where: str, helpers: Collection[str] = ()) -> None:
+    """Refuse a task with a check that cannot be made here, before it is played; `helpers` are those that are given."""
+    if isinstance(task.eval, Evaluation):
+        missing = webarena.missing_support(task.eval, helpers)
+    else:
+        events = [check for check in task.eval or () if check.evaluator == "NetworkEventEvaluator"]
+        missing = next((reason for check in events if (reason := network.missing_support(check))), None)
+    if missing:
+        raise UnsupportedCheck(f"{where}: task {task.task_id}: {missing}")
 
 
 def evaluate(

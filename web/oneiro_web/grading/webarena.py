@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qs, urlsplit
 
@@ -90,6 +90,23 @@ def evaluate_webarena(
                 page_match(target, intent, session, variant, judge, helpers) for target in evaluation.program_html
             ]
     return checked
+
+
+def missing_support(evaluation: Evaluation, helpers: Collection[str]) -> str | None:
+    """What no browser could check, whatever its pages are; `helpers` are those that the caller will give."""
+    references = evaluation.reference_answers
+    if references is not None and references.model_extra:
+        return f"reference_answers.{next(iter(references.model_extra))} is no known kind of reference"
+    for target in evaluation.program_html:
+        for text in (target.url, target.locator):
+            call = _CALL.fullmatch(text)
+            if text.startswith("func:") and (call is None or call[1] not in {*HELPERS, *helpers}):
+                return f"{shown(text)} calls no helper that is given here"
+        if target.locator.strip() and not target.locator.startswith((*SCRIPTS, "func:")):
+            return f"the locator {shown(target.locator)} is of no known form"
+        if not {*_PAGE_KINDS} & target.required_contents.model_fields_set:
+            return f"required_contents has no known kind in {sorted(target.required_contents.model_fields_set)}"
+    return None
 
 
 # Answers -------------------------------------------------------------------------------------------------------------
@@ -316,6 +333,7 @@ def page_match(
     )
 
 
+SCRIPTS = ("document.", "[...document.")
 _PAGE_KINDS = ("exact_match", "must_include", "must_exclude", "required_values", "fuzzy_match")
 
 
@@ -328,7 +346,7 @@ def _target_url(url: str, session: Session, helpers: Mapping[str, Helper]) -> st
 def _target_text(locator: str, session: Session, url: str | None, helpers: Mapping[str, Helper]) -> str:
     if not locator.strip():
         return PageAt(session, url).html
-    if locator.startswith(("document.", "[...document.")):
+    if locator.startswith(SCRIPTS):
         return session.locate(locator, url)
     if locator.startswith("func:"):
         return call_helper(locator, PageAt(session, url), helpers)
@@ -346,7 +364,7 @@ def call_helper(text: str, page: PageAt, helpers: Mapping[str, Helper]) -> str:
         raise UnsupportedCheck(f"{shown(text)} is no call of a helper")
     helper = {**HELPERS, **helpers}.get(match[1])
     if helper is None:
-        known = "is given by nobody" if match[1] in KNOWN_HELPERS else "is unknown"
+        known = "is given by nobody" if match[1] in SHOP_HELPERS else "is unknown"
         raise UnsupportedCheck(f"the helper {match[1]} {known}")
     arguments = [
         page.session.url if (value := argument[1] or argument[2] or "") == "__last_url__" else value
@@ -379,10 +397,9 @@ HELPERS: Mapping[str, Helper] = {
     "gitlab_get_project_memeber_role": gitlab_get_project_memeber_role,
 }
 """Helpers that need the page alone."""
-KNOWN_HELPERS = (
-    *HELPERS,
+SHOP_HELPERS = (
     "shopping_get_latest_order_url",
     "shopping_get_sku_latest_review_author",
     "shopping_get_sku_latest_review_rating",
 )
-"""All that the public files use; the last three ask the shop, so whoever serves it gives them."""
+"""The others that the public files use: they ask the shop, so whoever serves it gives them."""

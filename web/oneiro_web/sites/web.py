@@ -49,6 +49,9 @@ READ_HEADERS = ("cookie", "content-type", "content-length")
 class Web:
     """The sites of one episode. Nothing written here is seen by another."""
 
+    at_once: int = 1
+    """Requests that may be answered at the same time: a database takes one."""
+
     def __init__(self, content: int = 0) -> None:
         self.content = content
         self.databases: dict[str, sqlite3.Connection] = {}

@@ -36,8 +36,10 @@ class Guest:
     web: Web
     tell: Callable[[str], None]
     """Called with `blocked` when it asked for something outside, with `download` when it was given a file."""
-    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
-    """Its databases take one request at a time."""
+    turn: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.turn = asyncio.Semaphore(self.web.at_once)
 
 
 class ProxyServer:
