@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, overload
 
-from oneiro.episode import Episode, FinishReason, Row, Sample, Tokens, given
+import numpy as np
+
+from oneiro.episode import Episode, FinishReason, Row, Sample, Segment, Tokens, given
 from oneiro.learning import stages
 from oneiro.learning.settings import SftSettings
 from oneiro.learning.stages import Curve, Rollout
@@ -97,6 +99,38 @@ class AnsweringModel(Generic[TaskT, SituationT]):
 def true_rows(task: Predictor[CaseT, Any, str, Any], chat: ChatFormat, cases: Iterable[CaseT]) -> list[Row]:
     """Prompts with their true answers as token rows."""
     return [chat.answer_row(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
+
+
+def dense_row(chat: ChatFormat, pieces: Iterable[tuple[str, bool]], target: str) -> Row:
+    """A prompt with its answer, and loss also on those pieces of the prompt that are marked: where a context shows
+    outcomes, a row then teaches each length of context.
+    """
+    parts = [(chat.before_user, False), *pieces, (chat.to_reply, False), (target, True)]
+    tokens = [chat.encode(text) for text, _ in parts]
+    weights = [np.full(len(ids), learned, np.float32) for ids, (_, learned) in zip(tokens, parts, strict=True)]
+    end = np.array([chat.end], np.int32)
+    ids, ce = np.concatenate([*tokens, end]), np.concatenate([*weights, np.ones(1, np.float32)])
+    return Row([Segment(ids, role="assistant", weights={"ce": ce})])
+
+
+@dataclass(frozen=True)
+class LazyRows(Sequence[Row]):
+    """Rows of SFT, made when they are learned: each has rules of its own, and there may be hundreds of thousands."""
+
+    make: Callable[[int], Row]
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    @overload
+    def __getitem__(self, number: int) -> Row: ...
+    @overload
+    def __getitem__(self, number: slice) -> list[Row]: ...
+    def __getitem__(self, number: int | slice) -> Row | list[Row]:
+        if isinstance(number, slice):
+            return [self[place] for place in range(self.rows)[number]]
+        return self.make(range(self.rows)[number])
 
 
 def create_tiny(

@@ -32,12 +32,13 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanPhysicsRecipe
+from oneiro.tasks.answering import LazyRows
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copy_outcome
 from oneiro.tasks.rules.physics_data import FULL, draw
 from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, observe, read_tiles
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
-from oneiro.tasks.rules.physics_task import LazyRows, PhysicsMetadata, PhysicsTask
+from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsTask
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds

@@ -6,14 +6,12 @@ An episode is one question with one sampled answer; the answers to one question 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from itertools import count, islice
-from typing import Any, ClassVar, Literal, overload
+from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from oneiro.episode import Episode, FinishReason, Row, Segment
+from oneiro.episode import Episode, FinishReason, Row
 from oneiro.learning.stages import Curve
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
@@ -24,7 +22,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, means
+from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, LazyRows, dense_row, means
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PhysicsCase,
@@ -71,36 +69,6 @@ class PhysicsMetadata(ModelMetadata):
     kind: Literal["physics"] = "physics"
     task: PhysicsPredictorConfig
     sampling: SamplingSettings
-
-
-def dense_row(task: PhysicsPredictor, chat: ChatFormat, case: PhysicsCase) -> Row:
-    """A prompt with its answer, and loss on every outcome in it: a row then teaches each length of context."""
-    parts = [(chat.before_user, False), *task.pieces(case), (chat.to_reply, False), (task.target(case), True)]
-    tokens = [chat.encode(text) for text, _ in parts]
-    weights = [np.full(len(ids), learned, np.float32) for ids, (_, learned) in zip(tokens, parts, strict=True)]
-    end = np.array([chat.end], np.int32)
-    ids, ce = np.concatenate([*tokens, end]), np.concatenate([*weights, np.ones(1, np.float32)])
-    return Row([Segment(ids, role="assistant", weights={"ce": ce})])
-
-
-@dataclass(frozen=True)
-class LazyRows(Sequence[Row]):
-    """Rows of SFT, made when they are learned: each has rules of its own, and there may be hundreds of thousands."""
-
-    make: Callable[[int], Row]
-    rows: int
-
-    def __len__(self) -> int:
-        return self.rows
-
-    @overload
-    def __getitem__(self, number: int) -> Row: ...
-    @overload
-    def __getitem__(self, number: slice) -> list[Row]: ...
-    def __getitem__(self, number: int | slice) -> Row | list[Row]:
-        if isinstance(number, slice):
-            return [self[place] for place in range(self.rows)[number]]
-        return self.make(range(self.rows)[number])
 
 
 class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
@@ -170,10 +138,13 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
 
     def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], None]:
         cases = self.cases("sft rows")
-        return LazyRows(lambda number: dense_row(self.predictor, chat, cases(number)), self.recipe.sft_data.rows), None
+        return LazyRows(lambda number: self.row(chat, cases(number)), self.recipe.sft_data.rows), None
 
     def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
-        return [dense_row(self.predictor, chat, case) for case in self.validation_cases(count)]
+        return [self.row(chat, case) for case in self.validation_cases(count)]
+
+    def row(self, chat: ChatFormat, case: PhysicsCase) -> Row:
+        return dense_row(chat, self.predictor.pieces(case), self.predictor.target(case))
 
     def training_cases(self, chat: ChatFormat) -> CaseSampler:
         return self.cases("rl")

@@ -17,6 +17,7 @@ from oneiro.learning import stages
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime.seeds import generator
+from oneiro.tasks.answering import LazyRows
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PatchLookup,
@@ -41,7 +42,7 @@ from oneiro.tasks.rules.physics_data import (
     shuffle_outcomes,
 )
 from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
-from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, LazyRows, PhysicsTask, dense_row, measure
+from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, PhysicsTask, measure
 from oneiro.worlds.rules.physics import (
     HELD_OUT_PAIRS,
     HELD_OUT_PERMUTATIONS,
@@ -89,7 +90,7 @@ def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(
         language = task.create_tiny()
         chat = ChatFormat(language.tokenizer)
         for case in map(CaseSampler("train", 1, view, (8,)), range(20)):
-            row, prompt = dense_row(task.predictor, chat, case), chat.opening(task.predictor.prompt(case)[0]["content"])
+            row, prompt = task.row(chat, case), chat.opening(task.predictor.prompt(case)[0]["content"])
             assert row.tokens[: len(prompt)].tolist() == prompt.tolist()
             assert len(row) == len(prompt) + 2  # a displacement is one token; then the end
             learned = row.tokens[row.weights("ce") > 0]
@@ -97,7 +98,7 @@ def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(
             outcomes = [f" {word}{after}" if recipe.task.repeat_word else f" {after}" for word, after in tries]
             assert language.decode(learned) == "".join(outcomes) + "<|im_end|>"
         cases = CaseSampler("train", 1, view, (8,))
-        rows = LazyRows(lambda number: dense_row(task.predictor, chat, cases(number)), 3)
+        rows = LazyRows(lambda number: task.row(chat, cases(number)), 3)
         assert len(rows) == 3
         assert [len(row) for row in rows] == [len(row) for row in rows[0:3]]
 

@@ -26,9 +26,12 @@ NOTHING = "nothing"
 """The answer where nothing changes."""
 MAX_ANSWER_CHARS = 2000  # nine objects with four properties each, all changed, have 700
 MAX_EDITS = 64
-ASKED = "Do: "
-"""What the question begins with; everything before it is the same for all actions of a scene. One line break stands
-before it: tokenizers join two of them at the end of a text and not within one."""
+ASKED = "Do"
+"""What the line of the question begins with; everything before it is the same for all actions of a scene. One line
+break stands before it: tokenizers join two of them at the end of a text and not within one."""
+ARROW = "->"
+"""Between a step that was seen and what it changed."""
+_SYMBOL = re.compile(r"\n|[A-Za-z]+|\d|[.,:;]|[^\sA-Za-z\d.,:;]+")
 _EDIT = re.compile(r"([a-z]{1,12})\.([a-z]{1,12}) ([a-z]{1,12}|[0-9])")
 
 
@@ -46,6 +49,9 @@ class RulebookPredictorConfig(BaseModel):
     for. Rules of the clock change others too: `named` is for books of at most 3 rules, which have no clock."""
     reward: Literal["binary", "shaped"] = "shaped"
     """1 for an exact answer; or half of that and half the overlap of true and claimed changes."""
+    spaced: bool = False
+    """A space before every word and sign, in prompts and answers. In the tokenizer of `tiny` a name is then one token,
+    the same one in rules, states, actions and answers: a model from nothing need not learn that two are the same."""
 
     @property
     def observed(self) -> int:
@@ -77,11 +83,12 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         # The clock's rules apply in steps whose number three divides: the number of this step, not of those taken.
         if config.objects == "all":
             rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
-            parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}{case.action}")
+            parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}: {case.action}")
         else:
             rows = "\n".join(game.describe(case.things, place) for place in case.chosen)
-            parts.append(f"Step {case.clock + 1}\n{ASKED}{case.action}\n{rows}")
-        return [{"role": "user", "content": "\n\n".join(parts)}]
+            parts.append(f"Step {case.clock + 1}\n{ASKED}: {case.action}\n{rows}")
+        content = "\n\n".join(parts)
+        return [{"role": "user", "content": space(content) if config.spaced else content}]
 
     def target(self, case: RuleCase) -> str:
         """The true changes, in the order in which rules make them."""
@@ -90,7 +97,8 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         return self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
 
     def write(self, case: RuleCase, changes: dict[tuple[int, int], str]) -> str:
-        return write_edits(case.game, changes)
+        text = write_edits(case.game, changes)
+        return space(text) if self.config.spaced else text
 
     def parse(self, text: str, case: RuleCase) -> Prediction | Malformed:
         things = self.read(text, case)
@@ -98,7 +106,7 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
 
     def read(self, text: str, case: RuleCase) -> Things | Malformed:
         """The objects after the step, as an answer claims."""
-        text = text.strip()
+        text = (unspace(text) if self.config.spaced else text).strip()
         if not text:
             return Malformed(Flaw.EMPTY)
         if text == NOTHING:
@@ -175,10 +183,25 @@ def describe_step(game: Game, one: Observed) -> str:
     understood, changes = game.understand(one.action), edits(one.things, one.after)
     shown = dict.fromkeys([*(understood[1] if understood else ()), *(thing for thing, _ in changes)])
     rows = "; ".join(game.describe(one.things, place) for place in shown)
-    return f"{rows}. {one.clock + 1}: {one.action} -> {write_edits(game, changes)}"
+    return f"{rows}. {one.clock + 1}: {one.action} {ARROW} {write_edits(game, changes)}"
 
 
 def cut(prompt: str) -> tuple[str, str]:
     """A prompt as the part that all actions of a scene share, and the rest."""
-    at = prompt.rfind(ASKED)
+    at = prompt.rfind("\n", 0, prompt.rfind(ASKED)) + 1
     return prompt[:at], prompt[at:]
+
+
+def space(text: str) -> str:
+    """A text with one space before every word and sign: `nib.heat 4` is ` nib . heat 4`."""
+    return "".join(symbol if symbol == "\n" else f" {symbol}" for symbol in _SYMBOL.findall(text))
+
+
+def unspace(text: str) -> str:
+    """What `space` was given, but for spaces at the ends of lines. Total: any text."""
+    return re.sub(r" *(\.) *| +([,:;])", lambda sign: sign[1] or sign[2], text)
+
+
+def symbols(texts: Sequence[str]) -> list[str]:
+    """Every word and sign of spaced texts, each to be one token."""
+    return sorted({f" {symbol}" for text in texts for symbol in _SYMBOL.findall(text) if symbol != "\n"})

@@ -36,7 +36,7 @@ from oneiro.tasks.rules.rulebook.evaluation import (
     measure,
     trajectories,
 )
-from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
+from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut, symbols
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
 from oneiro.tasks.task import AFTER, RL, evaluation_stage
 
@@ -158,7 +158,8 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         scenes = self.scenes("tokenizer", questions=1)
         cases = [case for number in range(TEXTS) for case in scenes.draw(number)]
         seed = seeds.derive(self.recipe.seed, "weights")
-        return answering.create_tiny(self.recipe.model, self.predictor, cases, seed, lambda texts: ())
+        pieces = symbols if self.recipe.task.spaced else lambda texts: ()
+        return answering.create_tiny(self.recipe.model, self.predictor, cases, seed, pieces)
 
     def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], Sequence[int]]:
         rows = SceneRows(self.predictor, chat, self.scenes("sft"), self.recipe.sft_data.rows)

@@ -17,7 +17,7 @@ from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleBounds, observe, run
-from oneiro.tasks.rules.rulebook.predictor import describe_step
+from oneiro.tasks.rules.rulebook.predictor import ARROW, describe_step, space, unspace
 from oneiro.worlds.rules.rulebook.drawing import Game, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import (
     LARGEST,
@@ -70,6 +70,8 @@ class WrittenPredictorConfig(BaseModel):
 
     steps: int = Field(10, ge=1, le=32)
     """Observed steps; each verb that has rules in its turn."""
+    spaced: bool = False
+    """A space before every word and sign, in prompts and answers: for the tokenizer of `tiny`, as in `rlvr/rules`."""
 
 
 @dataclass(frozen=True)
@@ -135,16 +137,33 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
     def reward_range(self) -> tuple[float, float]:
         return 0.0, 1.0
 
+    def pieces(self, case: WrittenCase) -> Iterator[tuple[str, bool]]:
+        """The prompt in parts, each with whether it is an outcome; SFT learns all of these besides the rules."""
+        for one in case.seen[: self.config.steps]:
+            before, arrow, outcome = describe_step(case.game, one).rpartition(ARROW)
+            yield self._write(f"{before}{arrow}"), False
+            yield self._write(f"{outcome}\n"), True
+        yield self._write(ASKED), False
+
     def prompt(self, case: WrittenCase) -> Messages:
-        steps = "\n".join(describe_step(case.game, one) for one in case.seen[: self.config.steps])
-        return [{"role": "user", "content": f"{steps}\n{ASKED}"}]
+        return [{"role": "user", "content": "".join(text for text, _ in self.pieces(case))}]
+
+    def _write(self, text: str) -> str:
+        return space(text) if self.config.spaced else text
 
     def target(self, case: WrittenCase) -> str:
-        """The rules that the game was drawn with: one right table among many. None where nothing was seen to change."""
+        """The rules that the game was drawn with: one right table among many. None where nothing was seen to change.
+
+        Rules of verbs come first, in the order of the steps, so that an answer's order is no guess. The order of rules
+        with different triggers changes nothing.
+        """
         seen = any(one.things != one.after for one in case.seen)
-        return str(case.game.book) if seen else NO_RULES
+        rules = sorted(case.game.book.rules, key=lambda rule: (rule.trigger.kind != "verb", rule.trigger.name))
+        text = "\n".join(map(str, rules)) if seen else NO_RULES
+        return self._write(text)
 
     def parse(self, text: str, case: WrittenCase) -> Rulebook | Malformed:
+        text = unspace(text) if self.config.spaced else text
         if not text.strip():
             return Malformed(Flaw.EMPTY)
         book = case.game.book

@@ -22,8 +22,9 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, true_rows
+from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, LazyRows, dense_row
 from oneiro.tasks.base import Malformed
+from oneiro.tasks.rules.rulebook.predictor import symbols
 from oneiro.tasks.rules.rulebook.recipe import WrittenRecipe
 from oneiro.tasks.rules.rulebook.written import (
     WrittenCase,
@@ -90,11 +91,18 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
     def create_tiny(self) -> LanguageModel:
         cases = [self.draw("tokenizer", number) for number in range(TEXTS)]
         seed = seeds.derive(self.recipe.seed, "weights")
-        return answering.create_tiny(self.recipe.model, self.predictor, cases, seed, lambda texts: ())
+        pieces = symbols if self.recipe.task.spaced else lambda texts: ()
+        return answering.create_tiny(self.recipe.model, self.predictor, cases, seed, pieces)
 
     def training_rows(self, chat: ChatFormat) -> tuple[Sequence[Row], None]:
-        cases = (self.draw("sft", number) for number in range(self.recipe.sft_data.rows))
-        return true_rows(self.predictor, chat, cases), None
+        return LazyRows(lambda number: self.row(chat, self.draw("sft", number)), self.recipe.sft_data.rows), None
+
+    def held_out_rows(self, chat: ChatFormat, count: int) -> Sequence[Row]:
+        return [self.row(chat, case) for case in self.validation_cases(count)]
+
+    def row(self, chat: ChatFormat, case: WrittenCase) -> Row:
+        """What steps change is learned besides the rules: whoever can predict it from the earlier steps knows them."""
+        return dense_row(chat, self.predictor.pieces(case), self.predictor.target(case))
 
     def training_cases(self, chat: ChatFormat) -> Callable[[int], WrittenCase]:
         return lambda number: self.draw("rl", number)

@@ -22,7 +22,7 @@ from oneiro.tasks.rules.rulebook.cases import (
 )
 from oneiro.tasks.rules.rulebook.evaluation import DEPTH, acceptance, difference, exact_by_depth, measure, trajectories
 from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup, pattern, transplant
-from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut
+from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut, space, unspace
 from oneiro.worlds.rules.rulebook.drawing import Game
 from oneiro.worlds.rules.rulebook.language import Machine, Property, Things, Verb, parse_rules
 
@@ -62,6 +62,16 @@ def test_a_context_may_be_examples_both_or_nothing() -> None:
     assert prompts["none"].startswith("Step 2:")
     named = RulebookPredictor(RulebookPredictorConfig(objects="named")).shown(replace(case, action="mib vud"))
     assert named == f"Rules:\n{RULES}\n\nStep 2\nDo: mib vud\nvud: heat 1 open yes tint blue"
+
+
+def test_spaced_texts_have_one_form_of_every_name_and_are_read_alike() -> None:
+    task, case = RulebookPredictor(RulebookPredictorConfig(objects="named", spaced=True)), case_of()
+    shared, own = cut(task.shown(case))
+    assert shared.startswith(" Rules :\n zop X Y : if X . heat > 3 , Y . heat += 2\n when X . heat changes")
+    assert own.startswith(" Do : zop tok vud\n tok : heat 5 open no")
+    assert task.target(case) == " vud . heat 3 ; vud . open no"
+    assert task.reward(task.target(case), case).value == 1.0
+    assert unspace(space(RULES)).split("\n") == [f" {line}" for line in RULES.split("\n")]
 
 
 @pytest.mark.parametrize(

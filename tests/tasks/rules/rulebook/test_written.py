@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from oneiro.tasks.base import Flaw, Malformed, predictor_class
@@ -40,6 +42,13 @@ def test_the_prompt_shows_steps_and_the_answer_is_a_table_of_rules() -> None:
     )
     assert predictor.prompt(CASE) == [{"role": "user", "content": f"{first}\n{second}\nRules:"}]
     assert predictor.target(CASE) == RULES
+    pieces = list(WrittenPredictor(WrittenPredictorConfig(steps=1)).pieces(CASE))
+    assert pieces == [("tok: heat 1 open no. 1: mib tok ->", False), (" tok.heat 3\n", True), ("Rules:", False)]
+    turned = replace(CASE, game=replace(GAME, book=replace(GAME.book, rules=GAME.book.rules[::-1])))
+    assert predictor.target(turned) == RULES, "verbs first"
+    spaced = WrittenPredictor(WrittenPredictorConfig(spaced=True))
+    assert spaced.target(CASE).startswith(" mib X : X . heat += 2\n when X . heat changes")
+    assert spaced.reward(spaced.target(CASE), CASE).value == 1.0
     quiet = WrittenCase("test-1", GAME, SEEN[3:], SEEN)
     assert predictor.target(quiet) == NO_RULES, "nothing was seen to change"
 
