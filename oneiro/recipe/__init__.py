@@ -265,7 +265,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _split(overrides: Sequence[str], known: Iterable[str] = ()) -> tuple[list[str], list[tuple[list[str], Any]]]:
-    """`["preset=smoke", "sft.lr=1e-3"]` -> the chosen presets, and the other overrides as (path, value).
+    """`["preset=smoke", "sft.epochs=2"]` -> the chosen presets, and the other overrides as (path, value).
 
     `known` are the presets that a bare word may have meant.
     """

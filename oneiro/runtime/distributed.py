@@ -146,8 +146,10 @@ def is_first_to_fail() -> bool:
     if not is_launched():
         return True
     for store in _store:
-        with suppress(Exception):  # the store may be gone with the rank that held it
+        with suppress(Exception):
             return bool(store.add("failures", 1) == 1)
+        # Without torchrun's agent rank 0 holds the store. Where it was killed, nobody else would say a word.
+        return True
     return os.environ["RANK"] == "0"
 
 

@@ -2,7 +2,7 @@
 
 One bad request never ends a batch: after its retries it becomes a `Completion` that says what went wrong. Only what no
 retry can mend (a wrong key, an unknown model) stops the batch, at once and in one line. Everything a server sends is
-checked before it is believed, and every wait ends. The API key is in no message.
+checked before it is believed, and every wait ends. The API key is in no message and no reply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import urllib.parse
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -129,7 +129,7 @@ class Server:
                 missing = n - len(replies)
                 try:
                     body = self._body(messages, missing, index, round_)
-                    replies += (await self._attempt(batch, index, round_, body))[:missing]
+                    replies += map(self._without_key, (await self._attempt(batch, index, round_, body))[:missing])
                 except ServerFault as fault:
                     return replies + [Completion(error=self._line(str(fault))) for _ in range(missing)]
                 round_ += 1
@@ -189,8 +189,17 @@ class Server:
 
     def _line(self, text: str) -> str:
         """A server's words as one line that any terminal can show, without the key that it may send back."""
-        hidden = text.replace(self._key, HIDDEN_KEY) if self._key else text
-        return printable(" ".join(hidden.split()))[:300]
+        return printable(" ".join(self._hide(text).split()))[:300]
+
+    def _without_key(self, reply: Completion) -> Completion:
+        """Replies are written into a run's folder, which people share. Tokens that spell the key go with it."""
+        if not self._key or self._key not in f"{reply.text}\n{reply.reasoning}":
+            return reply
+        text, reasoning = self._hide(reply.text), self._hide(reply.reasoning)
+        return replace(reply, text=text, reasoning=reasoning, tokens=None, logprobs=None)
+
+    def _hide(self, text: str) -> str:
+        return text.replace(self._key, HIDDEN_KEY) if self._key else text
 
 
 @dataclass

@@ -52,7 +52,7 @@ def unknown_settings(text: str, own: Collection[str] = ()) -> list[str]:
     found: list[str] = []
     for span in SPAN.findall(FOREIGN.sub("", text)):
         words = [word for word in span.split() if _is_setting(word)]
-        unknown = [word for word in words if not _takers(word)]
+        unknown = [word for word in words if not takers(word)]
         found += [f"no recipe has the setting {word.partition('=')[0]}" for word in unknown]
         if words and not unknown and all(_has_value(word, own) for word in words):
             found += _refused(words)
@@ -64,7 +64,7 @@ def _is_setting(word: str) -> bool:
     return bool(KEY.match(word)) and bool(rest) and head in sections() and rest[-1] not in SUFFIXES
 
 
-def _takers(word: str) -> list[str]:
+def takers(word: str) -> list[str]:
     """The recipes that have the setting."""
     return [recipe for recipe, kind in recipes().items() if known(word.partition("=")[0], kind)]
 
@@ -78,7 +78,7 @@ def _has_value(word: str, own: Collection[str]) -> bool:
 def _refused(words: list[str]) -> list[str]:
     """Why no recipe takes these settings together, if none does."""
     problem = ""
-    for recipe in set.intersection(*(set(_takers(word)) for word in words)):
+    for recipe in set.intersection(*(set(takers(word)) for word in words)):
         try:
             load(recipe, words)
             return []

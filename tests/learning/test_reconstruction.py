@@ -344,3 +344,17 @@ def test_a_loss_that_is_not_finite_ends_the_training_and_names_the_step(tmp_path
     with pytest.raises(OneiroError, match="step 3"):
         train(tokenizers.create(SMALL_FRAME, 3, "cpu"), how, broken, None, tmp_path, 5, lambda step, values: None)
     assert sorted(checkpoint.checkpoints(tmp_path)) == [1, 2]
+
+
+def test_weights_that_are_not_finite_are_never_kept_and_the_step_is_named(tmp_path: Path) -> None:
+    tokenizer = tokenizers.create(SMALL_FRAME, 3, "cpu")
+
+    def spoil(step: int, values: dict[str, float]) -> None:
+        if step == 3:
+            with torch.no_grad():
+                next(tokenizer.parameters()).fill_(float("nan"))
+
+    how = ReconstructionSettings(steps=5, lpips=0, checkpoint_every=1)
+    with pytest.raises(OneiroError, match="step 3: the weights"):
+        train(tokenizer, how, draw, None, tmp_path, 5, spoil)
+    assert sorted(checkpoint.checkpoints(tmp_path)) == [1, 2]

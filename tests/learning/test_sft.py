@@ -9,10 +9,12 @@ import torch
 
 from oneiro.episode import Row, given
 from oneiro.learning import sft
+from oneiro.learning.checkpoint import checkpoints
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.learning.settings import SftSettings
 from oneiro.models.language import LanguageModel
 from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from tests.conftest import make_tiny
 
 
@@ -56,3 +58,16 @@ def test_the_held_out_loss_is_measured_four_times(steps: int, looks: list[int], 
     )  # fmt: skip
     assert [step for step, values in logged.items() if "held_out_ce" in values] == looks
     assert folder.name == f"step-{steps:06d}" and rewound == [0] and all(v["rows"] == 1.0 for v in logged.values())
+
+
+def test_weights_that_are_not_finite_are_never_kept_and_the_step_is_named(tmp_path: Path) -> None:
+    language, rows = make_tiny(), [Row([given([1, 2]), given([3 + i], ce=1.0)]) for i in range(4)]
+
+    def spoil(step: int, values: dict[str, float]) -> None:
+        if step == 2:
+            with torch.no_grad():
+                next(language.backbone.parameters()).fill_(float("nan"))
+
+    with pytest.raises(OneiroError, match="step 2: the weights"):
+        sft.train(language, rows, [], SftSettings(batch=1, epochs=1.0, checkpoint_every=1), tmp_path, 0, spoil)
+    assert sorted(checkpoints(tmp_path)) == [1]

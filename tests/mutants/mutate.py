@@ -93,9 +93,9 @@ def mutants_of(path: Path, shown: str) -> Iterator[Mutant]:
     tree = ast.parse(path.read_text(encoding="utf-8"))
     for statement, scope in statements(tree, ""):
         own = [statement, *(node for child in parts(statement) for node in expressions(child))]
+        before = brief(statement)
         for node in own:
             for words, do, undo in [*edits(node)] if node is not statement else [*statement_edits(statement)]:
-                before = brief(statement)
                 do()
                 after = brief(statement)
                 first, last = getattr(node, "lineno", statement.lineno), getattr(node, "end_lineno", statement.lineno)

@@ -113,6 +113,31 @@ def test_a_collective_that_waits_too_long_is_one_line(monkeypatch: pytest.Monkey
             process.kill()
 
 
+def test_the_first_to_fail_speaks_and_everybody_where_the_store_went_with_rank_0(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Kept:
+        """torchrun's, which outlives every rank."""
+
+        count = 0
+
+        def add(self, key: str, amount: int) -> int:
+            self.count += amount
+            return self.count
+
+    assert distributed.is_first_to_fail()  # one process alone
+    monkeypatch.setenv("RANK", "1")
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setattr(distributed, "_store", [Kept()])
+    assert [distributed.is_first_to_fail() for _ in range(3)] == [True, False, False]
+    monkeypatch.setattr(distributed, "_store", [None])  # cannot be asked
+    assert distributed.is_first_to_fail()
+    monkeypatch.setattr(distributed, "_store", [])  # they never met
+    assert not distributed.is_first_to_fail()
+    monkeypatch.setenv("RANK", "0")
+    assert distributed.is_first_to_fail()
+
+
 def test_a_thread_in_the_background_does_not_meet_the_collectives_of_the_main_one() -> None:
     def work() -> tuple[list[str], list[str]]:
         behind: list[list[str]] = []

@@ -515,6 +515,15 @@ def test_the_first_stop_string_ends_a_sample_however_many_steps_are_looked_at_at
         )
 
 
+def test_a_stop_string_of_long_characters_is_seen_whole_though_each_byte_is_a_token(tiny: LanguageModel) -> None:
+    stop = "\u6f22" * 20  # three bytes each, which the tokenizer has never seen
+    told = tiny.encode(stop + "hello")
+    assert len(told) > 60
+    sampling = SamplingSettings(max_tokens=len(told), stop=(stop,))
+    ((sample,),) = Engine(tiny).generate(PROMPTS[:1], sampling=sampling, forced=[np.array(told)])
+    assert len(sample.tokens) == 60 and sample.finish_reason is FinishReason.TOKEN
+
+
 def test_a_stop_string_left_in_a_slot_by_an_earlier_sample_stops_nobody(tiny: LanguageModel) -> None:
     """A slot keeps the tokens of whoever was there before, behind those of the sample that is there now."""
     told, stop = tiny.encode("hello world"), tiny.encode("!")

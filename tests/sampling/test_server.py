@@ -389,6 +389,22 @@ def test_a_key_that_a_server_sends_back_is_in_no_message(
     assert host.headers[0]["Authorization"] == f"Bearer {KEY}"
 
 
+@pytest.mark.parametrize("part", ["content", "reasoning_content"])
+def test_a_key_that_a_server_sends_back_is_in_no_reply(host: Host, monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    monkeypatch.setenv("SOME_KEY", KEY)
+    spelt = {"token_ids": [1, 2], "logprobs": {"content": [{"logprob": -1.0}, {"logprob": -2.0}]}}
+    message = {"content": "Up", "reasoning_content": "far", part: f"it is {KEY}."}
+    host.answer = lambda body, handler: send(
+        handler, {"choices": [{"message": message, "finish_reason": "stop", **spelt}, choice("Down", **spelt)]}
+    )
+    ((kept, other),) = host.client(api_key_env="SOME_KEY").chat([say("a")], n=2)
+    assert (kept.text, kept.reasoning) == tuple(
+        message[p].replace(KEY, HIDDEN_KEY) for p in ("content", "reasoning_content")
+    )
+    assert KEY not in str(kept) and HIDDEN_KEY in str(kept) and kept.tokens is None is kept.logprobs
+    assert (other.text, other.tokens, other.logprobs) == ("Down", (1, 2), (-1.0, -2.0))
+
+
 @pytest.mark.parametrize("key", ["two\nlines", "schlüssel", "bell\x07"])
 def test_a_key_that_no_header_can_hold_is_refused_unseen(host: Host, monkeypatch: pytest.MonkeyPatch, key: str) -> None:
     monkeypatch.setenv("SOME_KEY", key)

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import pytest
 
 from oneiro.agents.planning.base import Root
-from oneiro.agents.planning.page_values import Lesson, PageValue, common_words, facts_of, lessons_of, similarity
+from oneiro.agents.planning.page_values import (
+    Lesson,
+    PageValue,
+    common_words,
+    crossed,
+    facts_of,
+    lessons_of,
+    similarity,
+)
+from oneiro.runtime import seeds
 from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.state import PageState
 from oneiro_web.diff import Item
@@ -84,3 +96,40 @@ def test_a_value_learns_where_tasks_end_and_carries_it_to_other_names() -> None:
     assert right.value > 0.7 and wrong.value < 0.3 and early.value < 0.2 and right.done and early.done
     assert on.value == pytest.approx(0.9 * 0.9**2) and not on.done  # two actions before the end of each success
     assert off.value < on.value  # no success was there
+
+
+def test_the_regression_of_stops_by_a_second_implementation() -> None:
+    """Twenty passes in a drawn order; a step of a half along the slope, over the root of the facts, and a pull to 0."""
+    value = PageValue([])
+    value.places = {name: place for place, name in enumerate("abc")}
+    rows = [(np.array([0, 1]), 1.0), (np.array([1, 2]), 0.0), (np.array([2]), 1.0)]
+    expected = [0.0, 0.0, 0.0]
+    for epoch in range(20):
+        for number in seeds.generator(3, "page value", epoch).permutation(3):
+            row, target = rows[number]
+            chance = 1 / (1 + math.exp(-sum(expected[place] for place in row)))
+            for place in row:
+                expected[place] -= 0.5 * ((chance - target) / math.sqrt(len(row)) + 1e-4 * expected[place])
+    assert value._fit(rows, 3).tolist() == pytest.approx(expected)
+    assert value._chance(np.array([1000.0, -2000.0]), np.array([0, 1])) == pytest.approx(math.exp(-30))
+
+
+def test_facts_are_crossed_with_the_words_asked_by_and_empty_pages_are_alike() -> None:
+    assert crossed(frozenset(("asked b", "asked a", "kind y", "kind x"))) == [
+        "kind x", "kind y", "asked a | kind x", "asked b | kind x", "asked a | kind y", "asked b | kind y",
+    ]  # fmt: skip
+    assert similarity(frozenset(), frozenset()) == 1.0
+
+
+def test_a_page_is_worth_its_nearest_success_less_where_the_episode_goes_on() -> None:
+    lessons = [Lesson(START, False, 0.5), Lesson(START, False, 0.25), Lesson(RIGHT, True, 1.0), Lesson(FORM, True, 0.0)]
+    value = PageValue(lessons)
+    known = value.known
+    assert list(known[False].values()) == [0.5] and list(known[True].values()) == [1.0]
+    (on,) = value([Root(START)])
+    assert (on.value, on.done) == (pytest.approx(0.9 * 0.5), False)
+    stopped = at("way?from=Mill+Park&to=Red+Fig&mode=foot", "heading 'Red Fig'", answer="")
+    (end,) = value([Root(stopped)])
+    chance = value._chance(value.weights, value._row(facts_of(RIGHT, value.common)))
+    assert 0.5 < chance < 1 and (end.value, end.done) == (pytest.approx(chance), True)
+    assert PageValue([])([Root(START)])[0].value == 0.0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from oneiro.agents.planning import base
@@ -227,3 +229,132 @@ def test_a_state_is_judged_once_for_each_task() -> None:
     planner.plan([ROOT, ROOT, Root(START, (1, 2))])
     planner.plan([ROOT])
     assert len(judged) == len(set(judged)) and {task for _, task in judged} == {None, (1, 2)}
+
+
+# Numbers by hand ------------------------------------------------------------------------------------------------------
+
+
+def meter(roots: Sequence[Root[Any]] = (ROOT,), **settings: Any) -> base.Meter[Any]:
+    return base.Meter(beam(Maze(), **settings), roots, seed=5)
+
+
+def test_a_decision_is_open_up_to_its_last_token_and_its_last_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [10.0]
+    monkeypatch.setattr(base, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    own = meter([ROOT, ROOT], max_tokens=9, max_seconds=0.5)  # two decisions share a whole second
+    own.tokens = [8, 9]
+    assert [own.open(0), own.open(1)] == [True, False] and own.ended == ["", "tokens"]
+    now[0] = 10.75
+    assert own.open(0)
+    now[0] = 11.0
+    assert not own.open(0) and not own.open(1) and own.ended == ["seconds", "tokens"]
+    assert meter().open(0)
+
+
+def test_a_prediction_is_asked_for_where_its_mean_price_fits_into_what_is_left() -> None:
+    own = meter([ROOT, ROOT], max_tokens=20)
+    assert own._affordable(0) == 20  # nothing has a price yet
+    own.tokens, own.predictions = [6, 4], [3, 1]  # ten tokens for four predictions
+    assert own._affordable(0) == pytest.approx(14 / 2.5) and own._affordable(1) == pytest.approx(16 / 2.5)
+    own.tokens = [30, 4]
+    assert own._affordable(0) == 0 and meter()._affordable(0) == float("inf")
+    # Two are affordable; what is known already costs nothing.
+    own = meter(max_tokens=6)
+    own.tokens, own.predictions = [0], [0]
+    own.planner.dynamics.predict([(START, "up")])
+    own.tokens, own.predictions = [2], [1]
+    asked = [(0, START, action) for action in ("up", "left", "right", "down")]
+    answers = own.predict(asked)
+    assert [answer is not None for answer in answers] == [True, True, True, False]
+    assert own.predictions == [3] and own.tokens == [2 + 2 * TOKENS]
+
+
+def test_who_asks_first_pays_and_calls_have_seeds_of_their_own() -> None:
+    own = meter([ROOT, ROOT], outcomes=2)
+    own.predict([(1, START, "up"), (0, START, "up"), (0, START, "down")])
+    assert own.predictions == [2, 2] and own.tokens == [2 * TOKENS, 2 * TOKENS]
+    first = own._next_seed()
+    assert len({first, own._next_seed(), own._next_seed(), base.Meter(own.planner, own.roots, 6)._next_seed()}) == 4
+    priced = base.Meter(BeamSearch(Maze(), PROPOSE, lambda roots: [Judged(0.0, tokens=4)] * len(roots),
+                                   PlannerSettings()), [ROOT, ROOT], 0)  # fmt: skip
+    priced.value([(1, START), (0, START), (0, (0, 1))])
+    assert priced.tokens == [4, 4]
+
+
+def test_of_equal_values_the_heavier_is_taken_and_of_equal_weights_any() -> None:
+    def best(*pairs: tuple[float, float]) -> set[int | None]:
+        given = [base.Candidate(str(place), None, value, weight) for place, (value, weight) in enumerate(pairs)]
+        return {base.best_of(given, np.random.default_rng(seed)) for seed in range(20)}
+
+    assert best((0.5, 0.9), (0.7, 0.1), (0.7 - 1e-12, 0.3)) == {2}
+    assert best((0.7, 0.3), (0.7, 0.3), (0.7 - 1e-6, 0.9)) == {0, 1}
+    assert best() == {None}
+    votes = Proposed.from_votes(Counter({"a": 1, "b": 3}), [np.zeros(2), np.zeros(3), *[np.zeros(1)] * 4], 1)
+    assert votes == Proposed(("b",), (0.5,), 9)
+    assert base.EveryAction(lambda state: "abc")([ROOT], 2, 0) == [Proposed(("a", "b"), (1.0, 1.0))]
+
+
+class Line(Dynamics[int]):
+    """Cells in a row: `+` and `-` go along it, `?` cannot be read."""
+
+    def predict(self, pairs: Sequence[tuple[int, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[int]]]:
+        return [[Imagined(self._go(*pair), 1)] * outcomes for pair in pairs]
+
+    def _go(self, cell: int, action: str) -> int | Malformed:
+        return Malformed(Flaw.SHAPE) if action == "?" else cell + {"+": 1, "-": -1}[action]
+
+
+WORTH = {1: 0.5, 2: 0.2, 3: 0.8, -1: 0.6}
+
+
+def on_the_line(name: str, values: dict[int, float] = WORTH, **settings: Any) -> Any:
+    propose = base.EveryAction[int](lambda cell: ("+", "-", "?"))
+    value = RuleValue[int](lambda cell, task: Judged(values.get(cell, 0.0)))
+    chosen = {"discount": 0.5, "depth": 3, "keep": 0.0} | settings
+    return make_planner(Line(), propose, value, PlannerSettings(name=name, **chosen))  # type: ignore[arg-type]
+
+
+def test_a_state_is_worth_what_it_is_judged_or_its_best_discounted_future() -> None:
+    (found,) = on_the_line("beam").plan([Root(0)])
+    # + is worth half of cell 1: its own 0.5, or half of cell 2's max(0.2, 0.8 / 2); - half of cell -1's 0.6.
+    values = {candidate.action: candidate.value for candidate in found.candidates}
+    assert values == {"+": pytest.approx(0.25), "-": pytest.approx(0.3), "?": -0.5}
+    assert (found.action, found.plan, found.predictions) == ("-", ("-",), 3 * 5) and found.ended == "depth"
+    (far,) = on_the_line("beam", {3: 1.0}).plan([Root(0)])
+    assert far.plan == ("+", "+", "+") and far.value == pytest.approx(0.125)
+    (won,) = on_the_line("mpc", {3: 1.0}, sequences=300, iterations=1).plan([Root(0)])
+    assert won.plan == ("+", "+", "+") and won.value == pytest.approx(0.125) and won.ended == "depth"
+
+
+def test_a_sequence_is_worth_the_best_on_its_way_and_a_candidate_the_best_or_the_mean_of_its_sequences() -> None:
+    (found,) = on_the_line("mpc", sequences=300, iterations=1).plan([Root(0)])
+    values = {candidate.action: (candidate.value, candidate.predicted) for candidate in found.candidates}
+    assert values == {"+": (pytest.approx(0.25), "1"), "-": (pytest.approx(0.3), "-1"), "?": (-0.5, None)}
+    (mean,) = on_the_line("mpc", sequences=300, iterations=1, outcomes=2, depth=1).plan([Root(0)])
+    assert {c.action: c.value for c in mean.candidates} == {
+        "+": pytest.approx(0.25),
+        "-": pytest.approx(0.3),
+        "?": -0.5,
+    }
+    assert mean.ended == "depth" and [c.weight for c in mean.candidates] == [1.0] * 3
+    (near,) = on_the_line("mpc", {1: 1.0}, sequences=30, iterations=1).plan([Root(0)])
+    assert near.ended == "goal" and near.value == 0.5
+
+
+def test_actions_come_from_elites_or_by_the_weights_of_a_proposal() -> None:
+    planner = on_the_line("mpc", keep=0.5)
+    elites = [[SimpleNamespace(actions=["+", "-"]), SimpleNamespace(actions=["-"])]]
+    alive: Any = [SimpleNamespace(root=0, state=0) for _ in range(4)]
+
+    class Draws:
+        """Whether an action is kept, and which one it is."""
+
+        def random(self, shape: tuple[int, int]) -> np.ndarray:
+            return np.array([[0.1, 0.49, 0.5, 0.9], [0.4, 0.6, 0.3, 0.999]])
+
+    weights: list[dict[str, float]] = [{}]
+    own = base.Meter(planner, [Root(0)], 0)
+    assert planner._actions(own, alive, 0, elites, weights, Draws()) == ["+", "-", "+", "?"]
+    assert weights == [{"+": 1.0, "-": 1.0, "?": 1.0}]
+    # One elite is long enough; later depths add nothing to the weights of the first action.
+    assert planner._actions(own, alive, 1, elites, [{}], Draws())[:2] == ["-", "-"]

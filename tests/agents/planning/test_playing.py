@@ -7,17 +7,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from oneiro import worlds
 from oneiro.agents.planning.agent_model import AgentModel
-from oneiro.agents.planning.base import PlannerSettings, PolicyProposals, Proposed, Root
+from oneiro.agents.planning.base import (
+    Candidate,
+    Decision,
+    Judged,
+    PlannerSettings,
+    PolicyProposals,
+    Proposed,
+    Root,
+)
 from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.policy import (
     ModelVeto,
     PlanningPolicy,
     RandomVeto,
+    Spent,
     VotePolicy,
+    _is_lost,
     dialogue,
     make_planner,
     traces,
@@ -27,7 +38,8 @@ from oneiro.agents.planning.values import JudgeValue, RuleValue
 from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
-from oneiro.episode import FinishReason
+from oneiro.episode import Episode, FinishReason
+from oneiro.models.attention import Causal
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -246,3 +258,82 @@ def test_a_model_that_predicts_nothing_is_refused_in_one_line(tiny: LanguageMode
     tiny.save(tmp_path / "model")
     with pytest.raises(OneiroError, match="planning needs a world model"):
         load_planner(str(tmp_path / "model"), "frozen-lake", {}, PlannerSettings())
+
+
+def test_a_judge_is_asked_several_times_and_paid_once() -> None:
+    with Host() as host:
+        config = ServerConfig(base_url=f"http://127.0.0.1:{host.http.server_port}/v1", model="judge", retries=0)
+        judge = JudgeValue[str](config, show=str, samples=1, unknown=0.25)
+        host.message = {"content": "no idea"}
+        assert judge([Root("x", task="t")])[0].value == 0.25
+        assert [judge._read(text) for text in ("12.5", "100.0001", "7 " + "x" * 8000, "-3")] == [0.125, 1.0, 0.25, 0.0]
+        judge([Root("y" * 9000, task="t")])
+        assert host.bodies[-1]["messages"][0]["content"].count("y") == 8000 + 1  # and the one of "way"
+
+
+def test_a_head_is_ridge_regression_on_the_last_hidden_state(tiny: LanguageModel) -> None:
+    chat = ChatFormat(tiny.tokenizer)
+    prompt = lambda root: chat.opening(root.state)  # noqa: E731
+    roots = [Root("hello " * size) for size in (1, 9, 4, 6)]
+    returns = [0.5, -1.0, 0.25, 1.0]
+    head = HeadValue.fit(tiny, prompt, roots, returns, ridge=0.3)
+    rows = []
+    for root in roots:  # alone, so that nothing is padded
+        with torch.inference_mode():
+            tokens = torch.from_numpy(np.asarray(prompt(root), np.int64))[None]
+            hidden = tiny.backbone(tokens, torch.arange(tokens.shape[1]), Causal())[0, -1]
+        rows.append([*hidden.double().tolist(), 1.0])
+    features = np.array(rows)
+    gradient = features.T @ (features @ head.weights - returns) + 0.3 * head.weights
+    assert np.abs(gradient).max() < 1e-3
+    assert [judged.value for judged in head(roots)] == pytest.approx((features @ head.weights).clip(-1, 1), abs=1e-4)
+
+
+def test_costs_add_up_and_a_trace_tells_what_was_seen_before_and_after() -> None:
+    spent = Spent()
+    assert spent.tokens_per_decision == 0
+    spent.add(6, 2)
+    spent.add(3)
+    assert (spent.decisions, spent.tokens, spent.predictions, spent.tokens_per_decision) == (2, 9, 2, 4.5)
+    decision = Decision("b", 0.5, [Candidate("a", "A", 0.1), Candidate("b", None, 0.5)], ("b", "c"), 7, 3, "goal")
+    policy = PlanningPolicy(None, observe=str)  # type: ignore[arg-type]
+    policy.decisions, policy.shown = {(4, 1, 1): decision}, {(4, 1, 1): "first", (4, 1, 2): "second"}
+    turns = [
+        {"state": "s", "next_state": "n", "actions": [{"action": "b"}]},
+        {"state": "t", "next_state": "m", "actions": []},
+    ]
+    episode = Episode([], world="w", task="k", seed=4, member=1, success=True, info={"turns": turns})
+    ((first, last),) = [trace["turns"] for trace in traces(policy, [episode], "search")]
+    assert first == {
+        "state": "first", "candidates": [{"action": "b", "predicted": None, "value": 0.5},
+                                         {"action": "a", "predicted": "A", "value": 0.1}],
+        "choice": "b", "plan": ["b", "c"], "tokens": 7, "ended": "goal", "next_state": "second",
+    }  # fmt: skip
+    assert last == {
+        "state": "second", "candidates": [], "choice": None, "plan": [], "tokens": 0, "ended": "", "next_state": "m",
+    }  # fmt: skip
+
+
+def test_a_veto_leaves_the_next_best_of_eight_and_the_best_where_none_passes() -> None:
+    policy = VotePolicy[str](lambda roots, most, seed: [], observe=str)
+    roots = [Root("x"), Root("y"), Root("z"), Root("w")]
+    proposals = [
+        Proposed(("a", "b", "c"), (1.0,) * 3),
+        Proposed(("a",), (1.0,)),
+        Proposed((), ()),
+        Proposed(("d",), (1.0,)),
+    ]
+    assert policy._choose(roots, proposals, 0) == ["a", "a", None, "d"]
+    asked: list[Any] = []
+
+    def veto(pairs: Any, seed: int) -> list[bool]:
+        asked.extend((root.state, action) for root, action in pairs)
+        return [False, True, True, False, True]
+
+    policy.veto = veto
+    assert policy._choose(roots, proposals, 0) == ["b", "a", None, "d"] and policy.vetoed == 2
+    assert asked == [("x", "a"), ("x", "b"), ("x", "c"), ("y", "a"), ("w", "d")]
+    rates = RandomVeto[str](0.3)([(Root("x"), "a")] * 4000, 0)
+    assert np.mean(rates) == pytest.approx(0.7, abs=0.03)
+    lost = [_is_lost(Judged(value, done)) for value, done in ((-1.0, True), (-1.0, False), (-0.9, True))]
+    assert lost == [True, False, False]

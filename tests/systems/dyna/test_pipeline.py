@@ -13,7 +13,7 @@ from oneiro.agents.learners.lake import steps_in
 from oneiro.rundir.records import read_lines, read_log
 from oneiro.rundir.run import Run
 from oneiro.runtime.files import read_json
-from oneiro.systems.dyna.pipeline import DynaVariant, equal_steps_table, steps_table
+from oneiro.systems.dyna.pipeline import DynaVariant, by_level, equal_steps_table, steps_table, variants_table
 from oneiro.systems.dyna.recipe import DynaSettings, Variant
 from oneiro.tasks.webpage.parquet import read_parquet
 from tests.toy_system import ToyRecipe
@@ -167,3 +167,43 @@ def test_only_a_mixed_variant_refreshes_its_model_and_true_steps_add_up(tmp_path
         found = given.train()
     assert given.done == ["rl 1", "refresh 1", "rl 2", "refresh 2"]
     assert [one["true_steps"] for one in found["rounds"]] == [7, 17, 37]
+
+
+def test_measurements_are_means_over_levels_of_attempts_and_of_dreams(tmp_path: Path) -> None:
+    def attempts(*outcomes: tuple[int, bool]) -> list[Any]:
+        return [SimpleNamespace(group=group, success=success) for group, success in outcomes]
+
+    true, dreamed = attempts((0, True), (0, False), (1, False)), attempts((0, True), (1, True), (1, True))
+    assert by_level(true) == [0.5, 0.0] and by_level(dreamed) == [1.0, 1.0]
+    with Run.open(tmp_path / "run", ToyRecipe(system="toy")) as run:
+        given = Given(run, DynaSettings(rounds=1), "mixed", [0.0])
+        found = given.measurements(0, true, dreamed, [True, False, True, True])
+        assert found == {
+            "true_success": 0.25, "dreamed_success": 1.0, "gap": 0.75, "model_exact": 0.75, "true_steps": 7,
+            "success": [0.5, 0.0],
+        }  # fmt: skip
+        assert "model_exact" not in given.measurements(0, true, dreamed, [])
+        given.evaluate_and_log(0, found)
+        given.evaluate_and_log(1, {**found, "true_success": 1.0})
+        given.evaluate_and_log(1, {**found, "true_success": 0.5})  # once more, as a resumed run does
+    rows = [row for row in read_log(tmp_path / "run" / "metrics.jsonl") if row["stage"] == "rounds-mixed-0"]
+    assert [(row["step"], row["true_success"], row["gap"]) for row in rows] == [(0, 0.25, 0.75), (1, 0.5, 0.75)]
+
+
+def test_variants_are_shown_after_their_last_round_with_each_repeat() -> None:
+    def run(*rounds: tuple[int, float, list[float]]) -> dict[str, Any]:
+        measured = [
+            {"true_steps": steps, "dreamed_success": dream, "gap": dream - sum(own) / len(own), "success": own}
+            for steps, dream, own in rounds
+        ]
+        return {"rounds": measured, "stopped": ""}
+
+    one = run((100, 0.5, [0.0, 1.0]), (301, 0.25, [1.0, 1.0]))
+    two = run((100, 0.5, [0.0, 0.0]), (200, 0.75, [0.0, 1.0]))
+    two["rounds"][-1]["model_exact"] = 0.9
+    rows = [[cell.value for cell in row] for row in variants_table({"mixed": [one, two]}).rows]
+    assert rows[0] == ["first policy", 0.25, "50.0 0.0", 100, 0.5, pytest.approx(0.25), None]
+    assert rows[1] == ["mixed", 0.75, "100.0 50.0", 250, 0.5, pytest.approx(-0.25), 0.9]
+    assert variants_table({"mixed": [one]}).rows[1][2].value is None
+    assert equal_steps_table({"mixed": [one]}) == (None, [])
+    assert steps_table({"mixed": [one]}) == (None, [])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,8 @@ from oneiro.agents.planning.base import PlannerSettings
 from oneiro.recipe import load
 from oneiro.report import page
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.plan.pipeline import difference, planning_table
+from oneiro.systems.plan.lake import LakePlanning
+from oneiro.systems.plan.pipeline import Planning, compare, difference, planning_table, steps_table, verdict
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 
 Finished = Callable[[str, str], Path]
@@ -134,3 +137,69 @@ def test_a_difference_on_one_level_has_no_interval() -> None:
     assert difference("a", "b", [level]) == ["a less b: +25.0 points of success."]
     two = {"a": {"success": [1.0, 0.5]}, "b": {"success": [0.5, 0.0]}}
     assert difference("a", "b", [two]) == ["a less b: +50.0 points of success (+50.0 to +50.0)."]
+
+
+def test_a_row_is_success_by_level_and_tokens_for_a_decision() -> None:
+    turns = [[{}, {}], [{}], [{}, {}, {}]]
+    episodes: Any = [
+        SimpleNamespace(success=number != 1, info={"turns": own}, sampled_tokens=10 * number)
+        for number, own in enumerate(turns)
+    ]
+    own = object.__new__(LakePlanning)
+    assert own.row(SimpleNamespace(), episodes) == {"success": [1.0, 0.0, 1.0], "tokens": 5.0}
+    spent = SimpleNamespace(spent=SimpleNamespace(tokens=12))
+    assert own.row(spent, episodes)["tokens"] == 2.0 and own.row(spent, [])["tokens"] == 12  # type: ignore[arg-type]
+    assert [own.votes(budget, 4.0, 16) for budget in (1.0, 6.0, 14.0, 400.0)] == [1, 2, 4, 16]
+    assert own.votes(3.0, 0.5, 16) == 3
+
+
+def test_rows_stand_in_their_order_with_each_repeats_success_and_mean_tokens() -> None:
+    row = lambda tokens, *success: {"success": list(success), "tokens": tokens}  # noqa: E731
+    repeats = [
+        {"own row": row(1.0, 0, 0), "beam, model": row(10.0, 1, 0)},
+        {"own row": row(1.0, 0, 1), "beam, model": row(15.0, 1, 1)},
+    ]
+    reference = {"beam, true lake": row(7.4, 1, 0), "random": row(0.0, 0, 1)}
+    table, notes = planning_table("goal", repeats, reference)
+    assert "success on 2 distinct unseen levels" in table.title
+    shown = [[cell.value for cell in line] for line in table.rows]
+    assert shown == [
+        ["random", 0.5, None, None],
+        ["beam, model", 0.75, "50.0 100.0", 12],
+        ["beam, true lake", 0.5, None, 7],
+        ["own row", 0.25, "0.0 50.0", 1],
+    ]
+    assert "solves 100.0%" in notes[0].replace(" (20.7% to 100.0%)", "")  # the one level that the truth solves
+    assert verdict("g", {"beam, model": repeats}) == [] == verdict("g", {"beam, true lake": [row(0, 1)]})  # type: ignore[arg-type]
+    assert verdict("g", {"beam, model": [row(0, 1)], "beam, true web": [row(0, 0)]}) == []
+    assert difference("own row", "nothing", repeats) == []
+    assert difference("beam, model", "own row", repeats)[0].startswith("beam, model less own row: +50.0 points")
+
+
+def test_levels_without_steps_that_change_something_are_left_out() -> None:
+    none = float("nan")
+    repeats = [
+        {"model": {"all": [1.0, 0.5], "changed": [0.5, none]}},
+        {"model": {"all": [0.0, 0.5], "changed": [1.0, none]}},
+    ]
+    known = [
+        {**one, "no change": {"all": [0.0, 0.0], "changed": [0.0, 0.0]}, "lookup": one["model"]} for one in repeats
+    ]
+    table = steps_table(known, "unseen steps")
+    cells = {str(row[0].value): [(cell.value, cell.n) for cell in row[1:]] for row in table.rows}
+    assert cells == {"no change": [(0.0, 2), (0.0, 2)], "lookup": [(0.5, 2), (0.75, 1)], "model": [(0.5, 2), (0.75, 1)]}
+
+
+def test_tables_of_all_goals_and_the_differences_that_a_world_asks_for() -> None:
+    row = lambda *success: {"success": list(success), "tokens": 1.0}  # noqa: E731
+
+    class Beside(Planning):
+        beside = ("policy",)
+        steps_title = "steps"
+
+    rows = {"goal": {"beam, model": row(1, 1), "policy": row(0, 1)}}
+    reference = {"goal": {"beam, true lake": row(1, 1)}}
+    found = compare(Beside, [{"rows": rows}], reference)
+    assert len(found["tables"]) == 1 and found["notes"][1].startswith("beam, model less policy: +50.0 points")
+    step = {name: {"all": [1.0, 0.0], "changed": [1.0, 1.0]} for name in ("no change", "lookup", "model")}
+    assert len(compare(Beside, [{"rows": rows, "steps": step}], reference)["tables"]) == 2

@@ -7,6 +7,7 @@ import importlib.util
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from oneiro.systems.policy_eval import pipeline as real2sim
 from oneiro.systems.policy_eval.agreement import Comparison, agreement_table, plot, success_table
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
 from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fit_frame, load_rt1, rt1_action, rt1_stops
-from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of
+from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of, validate
 from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create_transformer
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
@@ -392,3 +393,26 @@ def test_a_model_is_judged_by_the_command_with_policies_made_on_the_way(
     kept = [read_episode(path) for path in (tmp_path / "keep").glob("model_*.npz")]
     assert [len(episode) for episode in kept] == [3] * 4
     assert "<svg" in (tmp_path / "plot").read_text()
+
+
+def test_a_classifier_is_validated_by_episode_on_all_frames_and_on_the_last() -> None:
+    done = TASKS["drawer-open"].done
+    wide = float(next(opening for opening in np.linspace(0, 0.3, 301) if done(np.array([opening]))[0]))
+
+    class Written(SuccessClassifier):
+        """Reads the opening that a frame's first pixel says, in millimetres."""
+
+        def opening(self, frames: np.ndarray) -> np.ndarray:
+            return frames[:, 0, 0, 0] / 1000
+
+    def episode(read: list[int], true: list[float]) -> Any:
+        images = np.zeros((len(read), 2, 2, 3), np.uint8)
+        images[:, 0, 0, 0] = read
+        return SimpleNamespace(image=images, signals={"opening": np.array(true)})
+
+    far = min(255, round(1000 * wide) + 20)
+    episodes = [episode([0, 10], [0.004, 0.004]), episode([0, far], [0.0, far / 1000 - 0.004])]
+    rows = validate(Written(TASKS["drawer-open"], None), episodes).data()["rows"]  # type: ignore[arg-type]
+    every, last = ([row[name]["value"] for name in list(row)[1:]] for row in rows)
+    # 4 and 6 mm off in the first episode, 0 and 4 in the second; the last frames are 6 and 4 mm off.
+    assert every == pytest.approx([(5 + 2) / 2, 1.0, 0.25]) and last == pytest.approx([5.0, 1.0, 0.5])

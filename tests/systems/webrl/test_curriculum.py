@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+from collections import Counter
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -190,6 +191,73 @@ def test_the_same_state_grows_the_same_tasks_after_a_way_through_json() -> None:
 def test_without_templates_one_line_says_so() -> None:
     with pytest.raises(OneiroError, match="no templates"):
         Curriculum(CurriculumSettings(), [], CONFIG)
+
+
+class RecordingDraws:
+    """A generator that notes the chances it is given and takes the first."""
+
+    def __init__(self, takes: int = 0) -> None:
+        self.chances: list[list[float]] = []
+        self.takes = takes
+
+    def choice(self, count: int, p: np.ndarray) -> int:
+        assert len(p) == count
+        self.chances.append(p.tolist())
+        return min(self.takes, count - 1)
+
+
+def test_a_failure_weighs_half_for_each_phase_since_and_operators_weigh_their_shares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = curriculum()
+    for phase, number in ((0, 0), (2, 1), (3, 2)):
+        made.note(phase, [task_of("map/phone", number), task_of("gitlab/star", number)], [0.0, 0.0])
+    made.note(3, [task_of("map/hours")], [0.25])  # one attempt in four: no failure
+    applied: list[tuple[str, Task]] = []
+    monkeypatch.setattr(made, "apply", lambda name, task, rng, world: applied.append((name, task)))
+    for takes in (0, 2):
+        draws = RecordingDraws(takes)
+        made._candidate(3, "map", draws, [], None)  # type: ignore[arg-type]
+        assert draws.chances[0] == pytest.approx([0.125 / 1.625, 0.5 / 1.625, 1 / 1.625])
+        assert draws.chances[1] == pytest.approx([0.4, 0.2, 0.2, 0.1, 0.1])
+    assert applied == [("resample", task_of("map/phone", 0)), ("simplify", task_of("map/phone", 2))]
+    new = curriculum(choose="learnable")
+    new.note(0, [task_of("map/phone")] * 2, [1.0, 0.5])
+    monkeypatch.setattr(new, "draw", lambda template, rng: template.name)
+    draws = RecordingDraws()
+    assert new._candidate(1, "map", draws, [], None) == ("map/phone", "new")  # type: ignore[arg-type]
+    share = 1.6 / 2.2
+    weights = [share * (1 - share), 0.25, 0.25]
+    assert draws.chances[0] == pytest.approx([weight / sum(weights) for weight in weights])
+
+
+def test_proposals_of_the_site_come_first_and_each_once() -> None:
+    made, proposed = curriculum(), [task_of("gitlab/star"), task_of("map/phone"), task_of("map/hours")]
+    assert made._candidate(1, "map", None, proposed, None) == (task_of("map/phone"), "generated")  # type: ignore[arg-type]
+    assert [task.sites[0] for task in proposed] == ["gitlab", "map"]
+
+
+def test_those_nearest_to_the_band_fill_up_a_phase() -> None:
+    made = curriculum(tasks=3, band=(0.2, 0.6))
+    tasks = [task_of("map/phone", number) for number in range(5)]
+    values = [0.9, 0.2, 0.15, 0.7, 0.05]
+    grown = made._chosen([(task, "new", value) for task, value in zip(tasks, values, strict=True)], Counter())
+    assert grown.values == [0.2, 0.15, 0.7] and grown.widened and grown.counts == {"kept": 3}
+    assert [grown.tasks.index(task) for task in (tasks[1], tasks[2], tasks[3])] == [0, 1, 2]
+    few = made._chosen([(tasks[0], "new", 0.3)], Counter())
+    assert (few.values, few.widened) == ([0.3], False)
+    many = made._chosen([(task, "new", None) for task in tasks], Counter())
+    assert len(many.tasks) == 3 and not many.widened
+
+
+def test_tasks_to_begin_with_are_of_every_template_in_turn() -> None:
+    made = curriculum(names=NAMES[:2])
+    tasks = made.initial(4)
+    assert [task.intent_template_id for task in tasks] == [*NAMES[:2]] * 2
+    assert len({task_key(task) for task in tasks}) == 4
+    made.test_keys = frozenset([task_key(tasks[0])])
+    assert task_key(tasks[0]) not in {task_key(task) for task in made.initial(4)}
+    assert {task.intent_template_id for task in made.initial(2, [TEMPLATES[NAMES[3]]])} == {NAMES[3]}
 
 
 # A generator model ----------------------------------------------------------------------------------------------------

@@ -544,6 +544,15 @@ def test_the_best_of_several_is_chosen_for_each_measure_by_itself() -> None:
     assert found is not None
     best = {line["measure"]: line["best of 2"]["value"] for line in found.data()["rows"]}
     assert best == {"MSE x 100": 150.0, "PSNR": 3.5}
+    # Over both segments the first runs have a mean of 2.5, and the second ones too.
+    means = {line["measure"]: (line["mean"]["value"], line["deviation of runs"]) for line in found.data()["rows"]}
+    assert means == {"MSE x 100": (250.0, 0.0), "PSNR": (2.5, 0.0)}
+    apart = Measured({"mse": np.array([[[1.0], [3.0]]], np.float32)}, np.zeros((1, 2, 1), bool))
+    (line,) = video_evaluate.runs_table({"base": apart}, np.array([0])).data()["rows"]  # type: ignore[union-attr]
+    assert line["deviation of runs"] == pytest.approx(100 * np.sqrt(2))
+    assert video_evaluate.runs_table({"base": measured([1.0])}, np.array([0])) is None
+    titles = [table.title for table in video_evaluate.tables({"base": apart, "RLVR": apart}, np.array([0]))]
+    assert len(titles) == 3 and titles[2].endswith("the best of 2")
 
 
 def test_measures_survive_a_file(tmp_path: Path) -> None:

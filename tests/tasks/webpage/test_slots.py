@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.webpage.slot_model import FILE, SlotModel, right_kind
+from oneiro.tasks.webpage.slot_model import FILE, SlotModel, _apply_change, change_of, features_of, right_kind
 from oneiro.tasks.webpage.slots import Line, fill_template, filled_url, slotted_url, sources_of, to_template
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
 from oneiro_web.diff import Item
@@ -142,3 +144,123 @@ def test_hostile_names_and_actions_give_a_page_or_none(name: str) -> None:
     assert SlotModel().page(asked(listing(name), "click [3]")) is None
     assert model.page(asked(PageState(HOME, ()), "click [3]")) is not None
     assert Line.of(listing(name).items[2]).role == "link"
+
+
+def test_features_are_the_action_its_element_the_page_and_what_fields_hold() -> None:
+    case = asked(page(f"{HOME}find", "textbox 'Town'", "link 'Comments (12)'"), "click [2]")
+    place, *_ = (name for name in features_of(case, {}) if name.endswith(" click False link"))
+    place = place.removesuffix(" click False link")
+    assert features_of(case, {"field Town": "York", "field Kind": "", "query": "a=1"}) == [
+        "always",
+        "click False link",
+        "click False link Comments (0)",
+        f"{place} click False link",
+        f"{place} click False link Comments (0)",
+        "click False link Comments (0) | field Town full",
+        "click False link Comments (0) | field Kind empty",
+        "click False link Comments (0) | field Town=York",
+        "click False link Comments (0) | field Kind=",
+    ]
+    assert "type True textbox" in features_of(asked(case.state, "type [1] [x] [1]"), {})
+    assert "click False absent" in features_of(asked(case.state, "click [9]"), {})
+    assert "none False absent" in features_of(asked(case.state, "nonsense"), {})
+
+
+def test_a_change_is_told_by_its_distance_from_the_element() -> None:
+    before = page(f"{HOME}x", "main ''", "\tlink 'Add' pressed: False", "\tlist 'All'", "\t\titem '3'", "\tnote 'old'",
+                  "\tnote 'far'", "option 'a' selected: True")  # fmt: skip
+    lines = ["main ''", "\tlink 'Add' pressed: True", "\tlist 'Mine'", "\t\titem '4'", "\t\titem 'new'", "\tnote 'new'",
+             "\tnote 'further'", "option 'a' selected: False", "link 'tail'"]  # fmt: skip
+    case = replace(step(before, "click [2]", page(f"{HOME}x", *lines)), matched=(0, 1, 2, 3, -1, 4, 5, 6, -1))
+    # Three lines below the element are near it; the second note and the link at the end are further away.
+    assert set(change_of(case)) == {
+        ("becomes", " pressed: True"),
+        ("renamed", 1, "Mine"),
+        ("renamed", 2, "4"),
+        ("renamed", 3, "new"),
+        ("new", 3, 1, "item", "new", ""),
+        ("other", "option", " selected: True", " selected: False"),
+    }
+    assert change_of(step(before, "click [2]", before)) == ()
+
+
+def test_a_change_is_made_around_another_element() -> None:
+    here = page(
+        f"{HOME}x", "main ''", "option 'a' selected: True", "\tlink 'Add'", "\t\titem '3'", "option 'b' selected: True"
+    )
+    change = (
+        ("becomes", " pressed: True"),
+        ("new", 2, 1, "note", "{element}!", ""),
+        ("other", "option", " selected: True", " selected: False"),
+        ("renamed", 1, "9"),
+        ("renamed", 7, "nowhere"),
+    )
+    made = _apply_change(asked(here, "click [3]"), change, {"element": "Add"})
+    assert [(item.id, item.line, item.depth) for item in made.items] == [
+        (1, "main ''", 0),
+        (2, "option 'a' selected: False", 0),  # the nearer one of two
+        (3, "link 'Add' pressed: True", 1),
+        (4, "item '9'", 2),
+        (5, "note 'Add!'", 2),
+        (6, "option 'b' selected: True", 0),
+    ]
+    assert _apply_change(asked(here, "click [99]"), change, {}) == here
+
+
+def test_lines_are_those_of_most_pages_of_an_outcome_in_their_mean_order() -> None:
+    def shown(number: int, *names: str) -> PageTransition:
+        return step(
+            listing("Mill Park"), "click [3]", page(f"{HOME}shop", *(f"link {name!r}" for name in names)), number
+        )
+
+    cases = [
+        shown(0, "buy", "first", "buy", "last"),
+        shown(1, "buy", "first", "buy", "rare", "last"),
+        shown(2, "buy", "buy", "last"),
+        shown(3, "first", "x3", "last", "half", "half2"),
+    ]
+    model = SlotModel()
+    model._learn_lines(cases, ["page shop"] * 4)
+    # 'buy' stands twice on three pages of four, 'first' on three. Names of one or two contents are unknown, and such a
+    # line stands on two pages of four, which is not most of them.
+    assert [line.name for line in model.lines["page shop"]] == ["buy", "first", "buy", "last"]
+    model = SlotModel()
+    model._learn_lines(cases[:1], ["page shop"])  # one content alone knows no better
+    assert [line.name for line in model.lines["page shop"]] == ["buy", "first", "buy", "last"]
+
+
+def test_outcomes_are_learned_by_softmax_regression_as_a_second_implementation_does() -> None:
+    cases = opened()[:3]
+    model, names = SlotModel(), ["page a", "page b", "page a"]
+    model.outcomes = ["page a", "page b"]
+    model._learn_outcomes(cases, names, epochs=2, rate=0.4, seed=5)
+    weights = {feature: [0.0, 0.0] for feature in model.places}
+    for epoch in range(2):
+        for number in seeds.generator(5, "page model", epoch).permutation(3):
+            own = sorted(set(features_of(cases[number], sources_of(cases[number]))))
+            logits = [sum(weights[feature][one] for feature in own) for one in (0, 1)]
+            chances = np.exp(logits) / np.exp(logits).sum()
+            for feature in own:
+                for one in (0, 1):
+                    slope = chances[one] - (model.outcomes[one] == names[number])
+                    weights[feature][one] -= 0.4 / np.sqrt(len(own)) * slope
+    for feature, row in model.places.items():
+        assert model.weights[row].tolist() == pytest.approx(weights[feature])
+
+
+def test_slots_take_values_of_three_characters_whole_and_of_four_inside_a_text() -> None:
+    assert to_template("abc", {"typed": "abc"}) == "{typed}" and to_template("ab", {"typed": "ab"}) == "ab"
+    assert to_template("xabcx", {"typed": "abc"}) == "xabcx" and to_template("xabcdx", {"typed": "abcd"}) == "x{typed}x"
+    assert to_template("abcd abcd", {"typed": "abcd"}) == "{typed} abcd"
+    # Of equal values a field explains most, then the element.
+    assert to_template("York", {"typed": "York", "element": "York", "field Town": "York"}) == "{field Town}"
+    assert to_template("York", {"typed": "York", "element": "York"}) == "{element}"
+    sources = sources_of(
+        asked(page(f"{HOME}a%20b/c?x=1", "link 'Big OAK'", "heading 'One'", "heading 'Two'"), "click [1]")
+    )
+    assert sources == {
+        "part 1": "a b", "part 2": "c", "query": "x=1", "element": "Big OAK", "element in lower case": "big oak",
+        "heading": "One",
+    }  # fmt: skip
+    assert slotted_url(f"{HOME}a?x=2", {"query": "x=1"}) == f"{HOME}a?x=2" and filled_url(f"{HOME}a", {}) == f"{HOME}a"
+    assert slotted_url(f"{HOME}a?x=1&y=", {"query": "x=1"}) == f"{HOME}a?{{query}}&y="

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from oneiro import recipe as recipes
+from oneiro.episode import Episode, FinishReason
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import create_tiny
 from oneiro.models.settings import ModelSettings
@@ -18,10 +19,14 @@ from oneiro.report import page
 from oneiro.rundir.run import METRICS
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.rules.rulebook.cases import RulebookDataSettings, Scenes
+from oneiro.tasks.rules.rulebook.cases import RulebookDataSettings, RuleCase, Scenes, choose, edits
+from oneiro.tasks.rules.rulebook.evaluation import PARTS, acceptance_table, depth_table, exact_table, measure
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
-from oneiro.tasks.rules.rulebook.task import SceneRows
+from oneiro.tasks.rules.rulebook.task import WRONG, RulebookTask, SceneRows, verdict
+from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.language import parse_rules
+from tests.tasks.rules.rulebook.test_predictor import KINDS, VERBS, case_of
 
 
 def test_rows_of_a_scene_share_rules_and_objects_and_equal_plain_rows() -> None:
@@ -81,3 +86,81 @@ def test_the_recipe_for_a_pretrained_model_has_new_names() -> None:
 def test_settings_that_cannot_be_drawn_are_refused_in_a_line(change: str, message: str) -> None:
     with pytest.raises(OneiroError, match=re.escape(message)):
         recipes.load("rlvr/rules", [change], RulebookRecipe)
+
+
+def recorded_task() -> RulebookTask:
+    made = object.__new__(RulebookTask)
+    made.__dict__["predictor"] = RulebookPredictor()
+    return made
+
+
+def test_answers_are_counted_by_what_they_should_have_changed() -> None:
+    changed, still = case_of(), case_of(action="mib tok")
+    texts = {0: "vud.heat 3; vud.open no", 1: "nothing", 2: "nothing", 3: "vud.heat 9"}
+    cases = [changed, changed, still, still]
+
+    class Model:
+        task = RulebookPredictor()
+
+        def __call__(self, asked: list[RuleCase]) -> list[str]:
+            return [texts[number] for number in range(len(asked))]
+
+    found = recorded_task().accuracy(Model(), cases, "eval")  # type: ignore[arg-type]
+    assert found == {"eval_changed": 0.5, "eval_unchanged": 0.5}
+    assert recorded_task().accuracy(Model(), cases[:2], "x") == {"x_changed": 0.5}  # type: ignore[arg-type]
+
+
+def test_an_answer_is_judged_and_a_steps_answers_are_described_by_their_rules() -> None:
+    task, case = recorded_task(), case_of()
+    judged = task.judge(case, "vud.heat 3; vud.open no")
+    assert judged.success and judged.reward.value == 1.0 and judged.info == {"rules": 2, "malformed": False}
+    assert judged.turn["prediction"] == judged.turn["reply"] == judged.turn["next_state"] == "vud.heat 3; vud.open no"
+    assert judged.turn["actions"] == [{"action": "zop tok vud"}] and judged.turn["reward"] == 1.0
+    bad = task.judge(case, "?")
+    assert not bad.success and bad.turn["prediction"] is None and bad.info == {"rules": 2, "malformed": True}
+    episodes = [
+        Episode([], success=success, finish_reason=reason, info={"rules": rules, "malformed": malformed})
+        for success, rules, malformed, reason in (
+            (True, 1, False, FinishReason.TURNS), (False, 1, True, FinishReason.LENGTH),
+            (True, 3, False, FinishReason.TURNS), (True, 3, False, FinishReason.TURNS),
+        )
+    ]  # fmt: skip
+    assert task.describe(episodes) == {"exact_1": 0.5, "exact_3": 1.0, "malformed": 0.25, "truncated": 0.25}
+
+
+def test_a_verdict_is_the_paired_difference_where_rules_take_part() -> None:
+    predictor, cases = RulebookPredictor(), [case_of(), case_of("mib X: X.open flips", "mib tok", id="test-1-0")]
+    before, after = (
+        measure(predictor, cases, [], lambda case: "nothing"),
+        measure(predictor, cases, [], predictor.target),
+    )
+    half = measure(predictor, cases, [], lambda case: predictor.target(case) if case.rules == 2 else "nothing")
+    (one, two, wrong) = verdict({"base": {"": before}, "SFT": {"": half}, "RLVR": {"": after, WRONG: half}})
+    assert one.startswith("Exact answers of RLVR less those of base: +100.0%") and "+100.0%" in one.partition(",")[2]
+    assert "less those of SFT: +50.0%" in two and two.endswith("+0.0% where 2 or more rules take part; over rulebooks.")
+    assert wrong == "With another game's rules RLVR is right in 50.0% of changed questions."
+    still = measure(predictor, [case_of(action="mib tok")], [], predictor.target)
+    assert verdict({"SFT": {"": still}, "RLVR": {"": still}}) == []
+
+
+def test_questions_follow_their_shares_as_long_as_there_are_such() -> None:
+    game = Game(parse_rules("zop X Y: Y.heat += 1\nmib X: X.tint = X.tint", KINDS, VERBS), ("tok", "vud"))
+    moves, things = len(list(game.moves())), ((5, False, "red"), (1, True, "blue"))
+    rng = np.random.default_rng(0)
+    only = choose(rng, game, things, 0, 2, (0.0, 1.0, 0.0, 0.0))
+    assert [outcome.things != things for _, outcome in only] == [True, True]
+    every = choose(rng, game, things, 0, 99, (0.0, 1.0, 0.0, 0.0))  # then whatever is left
+    assert len(every) == len({action for action, _ in every}) == moves
+    assert [outcome.things != things for _, outcome in every[:2]] == [True, True]
+    assert edits(things, ((5, True, "red"), (2, True, "red"))) == {(0, 1): "yes", (1, 0): "2", (1, 2): "red"}
+
+
+def test_tables_of_rulebooks_have_a_cell_for_every_part() -> None:
+    cell = {"value": 0.25, "low": None, "high": None, "n": None}
+    row = dict.fromkeys([*PARTS, "pairs"], cell) | {"pairs": {**cell, "value": 0.5}}
+    (shown,) = exact_table({"SFT": row}).data()["rows"]
+    assert (shown["3 rules"], shown["unchanged"], shown["pairs"]) == (0.25, 0.25, 0.5) and PARTS[1] == "1 rule"
+    deep = depth_table({"SFT": [cell, {**cell, "value": 0.125}]}).data()["rows"]
+    assert [(line["steps"], line["SFT"]) for line in deep] == [("1", 0.25), ("2", 0.125)]
+    figures = acceptance_table({"conflicts": 0.75, "coverage": 0.0}).data()["rows"]
+    assert [line["measured"] for line in figures] == [0.75, 0.0]
