@@ -215,7 +215,8 @@ def claims(experiments: dict[str, Experiment]) -> str:
     lines = ["", line(["what", "compared with", "Oneiro"]), "|---" * 3 + "|"]
     for claim, experiment in sorted(made, key=lambda pair: pair[0].order):
         what = f"[{claim.what}]({claim.page})"
-        lines.append(line([what, experiment.fill(claim.compared), experiment.fill(claim.ours)]))
+        cells = [what, experiment.fill(claim.compared), experiment.fill(claim.ours)]
+        lines.append(line(cells).replace(" %", "\N{NO-BREAK SPACE}%"))  # on a phone columns are a few words wide
     return "\n".join([*lines, "", ""])
 
 

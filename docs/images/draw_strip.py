@@ -36,7 +36,7 @@ def draw(turns: list[dict[str, Any]]) -> str:
     width, height = LEFT + len(turns) * (side + GAP), tops[-1] + side + TOP
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" font-family="sans-serif" '
-        f'font-size="15" fill="{INK}">',
+        f'font-size="18" fill="{INK}">',
         # A background of its own: pages may be dark.
         f'<rect width="{width}" height="{height}" rx="10" fill="#ffffff"/>',
     ]
