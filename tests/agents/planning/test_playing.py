@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from oneiro import worlds
 from oneiro.agents.planning.agent_model import AgentModel
@@ -39,7 +38,6 @@ from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import attempts, play
 from oneiro.episode import Episode, FinishReason
-from oneiro.models.attention import Causal
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
@@ -269,24 +267,6 @@ def test_a_judge_is_asked_several_times_and_paid_once() -> None:
         assert [judge._read(text) for text in ("12.5", "100.0001", "7 " + "x" * 8000, "-3")] == [0.125, 1.0, 0.25, 0.0]
         judge([Root("y" * 9000, task="t")])
         assert host.bodies[-1]["messages"][0]["content"].count("y") == 8000 + 1  # and the one of "way"
-
-
-def test_a_head_is_ridge_regression_on_the_last_hidden_state(tiny: LanguageModel) -> None:
-    chat = ChatFormat(tiny.tokenizer)
-    prompt = lambda root: chat.opening(root.state)  # noqa: E731
-    roots = [Root("hello " * size) for size in (1, 9, 4, 6)]
-    returns = [0.5, -1.0, 0.25, 1.0]
-    head = HeadValue.fit(tiny, prompt, roots, returns, ridge=0.3)
-    rows = []
-    for root in roots:  # alone, so that nothing is padded
-        with torch.inference_mode():
-            tokens = torch.from_numpy(np.asarray(prompt(root), np.int64))[None]
-            hidden = tiny.backbone(tokens, torch.arange(tokens.shape[1]), Causal())[0, -1]
-        rows.append([*hidden.double().tolist(), 1.0])
-    features = np.array(rows)
-    gradient = features.T @ (features @ head.weights - returns) + 0.3 * head.weights
-    assert np.abs(gradient).max() < 1e-3
-    assert [judged.value for judged in head(roots)] == pytest.approx((features @ head.weights).clip(-1, 1), abs=1e-4)
 
 
 def test_costs_add_up_and_a_trace_tells_what_was_seen_before_and_after() -> None:
