@@ -22,7 +22,7 @@ from oneiro.runtime.seeds import generator
 from oneiro.worlds.grid.sokoban import views as cells
 from oneiro.worlds.grid.sokoban.levels import carve
 from oneiro.worlds.grid.sokoban.search import SHIFTS
-from oneiro.worlds.grid.sokoban.views import Room
+from oneiro.worlds.grid.sokoban.views import SokobanRoom
 from oneiro.worlds.grid.sokoban.world import Sokoban, level_for, room_of
 from oneiro.worlds.grid.vector import make_batch
 from oneiro.worlds.registry import config_for, make
@@ -93,8 +93,8 @@ def bench(seconds: float = 2.0) -> tuple[list[Rate], list[Difficulty]]:
         raise OneiroError(f"a measurement takes more than 0 seconds, not {seconds:g}")
     world = Sokoban(config_for("sokoban:harder"))
     plan = world.config.plan
-    ours: list[Room] = []
-    theirs: list[Room] = []
+    ours: list[SokobanRoom] = []
+    theirs: list[SokobanRoom] = []
     rooms = rate(lambda number: ours.append(room_of(level_for(plan, number, None))), seconds)
     plain_rooms = rate(lambda number: theirs.append(plain_room(generator("bench", number), world)), max(seconds, 4.0))
     rates = [Rate("sokoban 10x10, 2 boxes: rooms", rooms, plain_rooms)]
@@ -145,7 +145,7 @@ def batch_steps(name: str, seconds: float) -> float:
     return ROWS * rate(step, seconds)
 
 
-def difficulty(name: str, rooms: list[Room], world: Sokoban) -> Difficulty:
+def difficulty(name: str, rooms: list[SokobanRoom], world: Sokoban) -> Difficulty:
     """Shortest solutions of rooms, by following the oracle."""
     world = Sokoban(world.config.model_copy(update={"max_actions": 1000}))
     lengths, pushes = [], []
@@ -164,7 +164,7 @@ def difficulty(name: str, rooms: list[Room], world: Sokoban) -> Difficulty:
     return Difficulty(name, len(rooms), float(np.mean(lengths)), float(np.mean(pushes)), within)
 
 
-def plain_room(rng: np.random.Generator, world: Sokoban) -> Room:
+def plain_room(rng: np.random.Generator, world: Sokoban) -> SokobanRoom:
     """A room as gym-sokoban makes one: carve, place, play backwards depth first, keep the best score."""
     plan = world.config.plan
     while True:
@@ -231,19 +231,21 @@ class _Backwards:
         return state, boxes, switches, last, depth
 
 
-def _room(bare: Grid, state: Grid) -> Room:
+def _room(bare: Grid, state: Grid) -> SokobanRoom:
     def mask(found: NDArray[np.bool_]) -> int:
         return sum(1 << int(cell) for cell in np.flatnonzero(found))
 
     height, width = bare.shape
     floor, player = mask(bare != cells.WALL), mask(state == cells.PLAYER)
-    return Room(height, width, floor, mask(bare == cells.TARGET), mask(state == cells.BOX), player.bit_length() - 1)
+    return SokobanRoom(
+        height, width, floor, mask(bare == cells.TARGET), mask(state == cells.BOX), player.bit_length() - 1
+    )
 
 
 class PlainSteps:
     """RAGEN's step: move on arrays, decode the seven tile pictures, paint the room, write the text."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: SokobanRoom) -> None:
         self.state = np.array(cells.codes(room), np.int8).reshape(room.height, room.width)
         self.bare = np.where(self.state == cells.BOX, cells.FLOOR, self.state)
         self.bare[self.bare == cells.PLAYER] = cells.FLOOR

@@ -18,7 +18,7 @@ from oneiro.worlds.base import World
 MAX_EPISODES = 64  # open at once; the least recently used one ends first
 
 
-class Episodes:
+class OpenEpisodes:
     """The worlds that clients play in, by the number that `reset` gave. A client needs no session of its own."""
 
     def __init__(self, world: str, settings: dict[str, Any]) -> None:
@@ -63,7 +63,7 @@ def serve(world: str, **settings: Any) -> MCPServer:
     """The server, to be run over any of the library's transports."""
     first = make(world, **settings)  # a wrong name or setting shows now, and not to the first client
     server = MCPServer(f"oneiro-{world.replace(':', '-')}", instructions=first.about or first.name)
-    episodes = Episodes(world, settings)
+    episodes = OpenEpisodes(world, settings)
     server.tool()(episodes.reset)
     server.tool()(episodes.act)
     return server

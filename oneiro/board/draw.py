@@ -38,7 +38,7 @@ FRAME = "data:image/png;base64,"
 
 
 @dataclass(frozen=True)
-class Series:
+class DrawnSeries:
     """One line; `link` leads from a step to its episodes, `{}` standing for the step."""
 
     label: str
@@ -49,7 +49,7 @@ class Series:
     """Steps whose episodes are there."""
 
 
-def curve(title: str, series: Sequence[Series], unit: str = "") -> Markup:
+def curve(title: str, series: Sequence[DrawnSeries], unit: str = "") -> Markup:
     """Lines over steps. Hover, arrow keys and clicks are the script's; without it the figure is still whole."""
     scale = 100.0 if unit == "%" else 1.0
     lines = [_thin(one.steps, np.asarray(one.values, np.float64) * scale) for one in series]
@@ -136,7 +136,7 @@ def sparkline(values: Sequence[float]) -> Markup:
 
 
 @dataclass(frozen=True)
-class Bar:
+class HistogramBar:
     """Scores from `low` to `high`, both included in the last bar of a histogram and where they are the same."""
 
     low: float
@@ -144,16 +144,18 @@ class Bar:
     count: int
 
 
-def histogram(scores: Sequence[float], most: int = 12) -> list[Bar]:
+def histogram(scores: Sequence[float], most: int = 12) -> list[HistogramBar]:
     """A bar for each score where there are few, else equal parts of their range."""
     values, counts = np.unique(np.asarray(scores, np.float64), return_counts=True)
     if len(values) <= most:
-        return [Bar(float(value), float(value), int(count)) for value, count in zip(values, counts, strict=True)]
+        return [
+            HistogramBar(float(value), float(value), int(count)) for value, count in zip(values, counts, strict=True)
+        ]
     counts, edges = np.histogram(scores, bins=most)
-    return [Bar(float(edges[i]), float(edges[i + 1]), int(counts[i])) for i in range(most)]
+    return [HistogramBar(float(edges[i]), float(edges[i + 1]), int(counts[i])) for i in range(most)]
 
 
-def in_bar(score: float, bar: Bar, last: bool) -> bool:
+def in_bar(score: float, bar: HistogramBar, last: bool) -> bool:
     return bar.low <= score < bar.high or score == bar.low or (last and score == bar.high)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oneiro.board.episodes import EpisodeFiles
-from oneiro.board.reading import Line, Metrics, inside, remember
+from oneiro.board.reading import MetricLine, Metrics, inside, remember
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
 from oneiro.report import traces
@@ -82,7 +82,7 @@ class RunFolder:
         return [Table.read(data) for data in self.summary.get("tables", [])]
 
     @property
-    def metrics(self) -> dict[tuple[str, str], Line]:
+    def metrics(self) -> dict[tuple[str, str], MetricLine]:
         return self.metrics_log.read(self.file(METRICS))
 
     @property
@@ -127,7 +127,7 @@ class RunFolder:
                     return [(label, cell, table, column) for label, cell in own[-most:]]
         return []
 
-    def leading_metric(self) -> tuple[str, str, Line] | None:
+    def leading_metric(self) -> tuple[str, str, MetricLine] | None:
         """Stage, key and line that stand for a run without tables: of the stage that logged last."""
         metrics = self.metrics
         for stage in dict.fromkeys(stage for stage, _ in reversed(metrics)):

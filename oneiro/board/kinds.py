@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from oneiro.board.tables import ARROWS, Option, Playable, Table
+from oneiro.board.tables import ARROWS, Option, Playable, PlayTable
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import make
@@ -23,7 +23,7 @@ LOADED = re.compile(r"<link\b[^>]*>|<script\b.*?</script>", re.DOTALL | re.IGNOR
 UNTOUCHABLE = "a, button, input, select, textarea { pointer-events: none; }"  # one acts beside the frame, not in it
 
 
-def open_table(model: Playable) -> Table:
+def open_table(model: Playable) -> PlayTable:
     """Load the weights, prompted as they were trained."""
     makers = {
         "agent": _agent,
@@ -45,7 +45,7 @@ def _words(world: World) -> Mapping[str, str]:
 # Grids and text games load without the web sandbox, so the loader of all planners, which needs it, is not used here.
 
 
-def _grid(model: Playable) -> Table:
+def _grid(model: Playable) -> PlayTable:
     from oneiro.agents.planning.base import PlannerSettings
     from oneiro.agents.planning.grids import every_action, grid_rule
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
@@ -60,7 +60,7 @@ def _grid(model: Playable) -> Table:
     metadata = GridMetadata.model_validate(language.metadata)
     task, maker = GridPredictor(metadata.task), metadata.task.world.maker()
     dynamics = Cached(GridModel(task, Engine(language, ROWS), metadata.sampling))
-    table = Table(dynamics, lambda game: maker(), lambda world: world.render(), _words)
+    table = PlayTable(dynamics, lambda game: maker(), lambda world: world.render(), _words)
     with contextlib.suppress(OneiroError):  # worlds without a rule of what states are worth: nothing to search for
         value = RuleValue(grid_rule(task.world))
         search = make_planner(dynamics, every_action(task.world), value, PlannerSettings())
@@ -68,7 +68,7 @@ def _grid(model: Playable) -> Table:
     return table
 
 
-def _textgame(model: Playable) -> Table:
+def _textgame(model: Playable) -> PlayTable:
     from oneiro.agents.planning import textgames
     from oneiro.agents.planning.base import PlannerSettings
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
@@ -89,7 +89,7 @@ def _textgame(model: Playable) -> Table:
     return textgame_table(PlanningPolicy(search, textgames.observe))
 
 
-def _pages(model: Playable) -> Table:
+def _pages(model: Playable) -> PlayTable:
     """Pages of a language model or of a page model, with the proposals that its planner has."""
     from oneiro.agents.planning.base import PlannerSettings
     from oneiro.agents.planning.loading import load_planner
@@ -111,7 +111,7 @@ def ask_planner(policy: PlanningPolicy[Any]) -> Callable[[World], list[Option]]:
     return ask
 
 
-def textgame_table(policy: PlanningPolicy[Any]) -> Table:
+def textgame_table(policy: PlanningPolicy[Any]) -> PlayTable:
     """Every game of the package, as these dynamics predict it."""
     from oneiro.worlds.textgame.games import GAMES
     from oneiro.worlds.textgame.world import TextGame
@@ -120,7 +120,7 @@ def textgame_table(policy: PlanningPolicy[Any]) -> Table:
         assert isinstance(world, TextGame)
         return {command: command for command in world.commands()}
 
-    return Table(
+    return PlayTable(
         policy.planner.dynamics,
         lambda game: make(f"textgame:{game}"),
         policy.observe,
@@ -130,7 +130,7 @@ def textgame_table(policy: PlanningPolicy[Any]) -> Table:
     )
 
 
-def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> Table:
+def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> PlayTable:
     """Tasks on our own sites, in the text browser; a click names the line of the true page."""
     from oneiro.agents.planning.webpages import offered_in
     from oneiro.tasks.webpage.dynamics import BrowsedPage
@@ -155,7 +155,7 @@ def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> Table:
         page = LOADED.sub("", world.session.html())
         return f"<!doctype html><style>{css}{UNTOUCHABLE}</style>{page}"
 
-    return Table(
+    return PlayTable(
         policy.planner.dynamics,
         lambda site: make(f"web:{site}"),
         policy.observe,
@@ -168,7 +168,7 @@ def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> Table:
     )
 
 
-def _agent(model: Playable) -> Table:
+def _agent(model: Playable) -> PlayTable:
     """An agent that writes the next state before it acts."""
     from oneiro.agents.loading import AgentMetadata
     from oneiro.agents.planning.agent_model import SAMPLES, ImaginingAgent
@@ -196,10 +196,10 @@ def _agent(model: Playable) -> Table:
             for one in agent.candidates(world.render())
         ]
 
-    return Table(Cached(agent), lambda game: maker(), lambda world: world.render(), _words, ask=ask)
+    return PlayTable(Cached(agent), lambda game: maker(), lambda world: world.render(), _words, ask=ask)
 
 
-def _physics(model: Playable) -> Table:
+def _physics(model: Playable) -> PlayTable:
     from oneiro.agents.planning.base import EveryAction, PlannerSettings
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
     from oneiro.agents.planning.values import RuleValue
@@ -221,7 +221,7 @@ def _physics(model: Playable) -> Table:
     return physics_table(PlanningPolicy(search, lambda world: observe(world, task.config.view)), model.settings)
 
 
-def physics_table(policy: PlanningPolicy[Any], settings: Mapping[str, Any]) -> Table:
+def physics_table(policy: PlanningPolicy[Any], settings: Mapping[str, Any]) -> PlayTable:
     """Rooms of drawn physics. The model says only where the walker goes, so only that is compared."""
     from oneiro.tasks.rules.physics import PhysicsSituation
     from oneiro.tasks.rules.physics_dynamics import read_tiles
@@ -231,7 +231,7 @@ def physics_table(policy: PlanningPolicy[Any], settings: Mapping[str, Any]) -> T
         same = read_tiles(predicted.text).walker == read_tiles(truth.text).walker
         return same, "as it is" if same else "differs"
 
-    return Table(
+    return PlayTable(
         policy.planner.dynamics,
         lambda game: make("physics", **settings),
         policy.observe,
@@ -244,7 +244,7 @@ def physics_table(policy: PlanningPolicy[Any], settings: Mapping[str, Any]) -> T
     )
 
 
-def _rulebook(model: Playable) -> Table:
+def _rulebook(model: Playable) -> PlayTable:
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached, Malformed
@@ -274,10 +274,10 @@ def _rulebook(model: Playable) -> Table:
                 options.append(Option(action, dynamics.show(one.state), held / len(goal)))
         return sorted(options, key=lambda option: -(option.value or 0.0))
 
-    return Table(cached, lambda game: make("rulebook", **model.settings), dynamics.observe, actions_of, ask=ask)
+    return PlayTable(cached, lambda game: make("rulebook", **model.settings), dynamics.observe, actions_of, ask=ask)
 
 
-def _video(model: Playable) -> Table:
+def _video(model: Playable) -> PlayTable:
     """The simulated arm by the keys of `oneiro play robot`."""
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached
@@ -305,7 +305,7 @@ def _video(model: Playable) -> Table:
         decibels = likeness(predicted, truth)
         return decibels >= ALIKE_DB, f"{decibels:.1f} dB"
 
-    return Table(
+    return PlayTable(
         Cached(FrameDynamics(LearnedFrames(task, Engine(language, 1), metadata.sampling))),
         make_world,
         footage_of,

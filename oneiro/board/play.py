@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from oneiro.board.folders import RunFolder
-from oneiro.board.tables import Option, Table
+from oneiro.board.tables import Option, PlayTable
 from oneiro.episode import FinishReason
 from oneiro.rundir.records import write_episodes
 from oneiro.runtime.errors import OneiroError
@@ -79,7 +79,7 @@ class Playing:
     its own predictions, and drifts. Levels are of the evaluation split: no model trained on them.
     """
 
-    def __init__(self, table: Table, game: str, seed: int, mode: Mode) -> None:
+    def __init__(self, table: PlayTable, game: str, seed: int, mode: Mode) -> None:
         self.table, self.begun, self.mode = table, (game, seed, mode), mode
         self.world = table.make_world(game)
         _, info = self.world.reset(seed=seed, options={"split": "eval"})
@@ -114,7 +114,7 @@ class Playing:
         )
 
 
-def play(table: Table, game: str, seed: int, actions: Sequence[str], mode: Mode, ask: bool = False) -> Session:
+def play(table: PlayTable, game: str, seed: int, actions: Sequence[str], mode: Mode, ask: bool = False) -> Session:
     """Take all actions in the true world and, one by one, in the learned one."""
     if len(actions) > MAX_ACTIONS or any(len(action) > MAX_ACTION_CHARS for action in actions):
         raise OneiroError(f"a session has at most {MAX_ACTIONS} actions of {MAX_ACTION_CHARS} characters")

@@ -42,7 +42,7 @@ def inside(folder: Path, *parts: str) -> Path:
     return path
 
 
-class Line(NamedTuple):
+class MetricLine(NamedTuple):
     """Where a metric of a stage is logged: its steps and values."""
 
     steps: list[int]
@@ -53,10 +53,10 @@ class Metrics:
     """`metrics.jsonl` as it grows: only what is new is read. Lines that cannot be read are left out."""
 
     def __init__(self) -> None:
-        self.lines: dict[tuple[str, str], Line] = {}
+        self.lines: dict[tuple[str, str], MetricLine] = {}
         self._file, self._offset, self._lock = -1, 0, threading.Lock()
 
-    def read(self, path: Path) -> dict[tuple[str, str], Line]:
+    def read(self, path: Path) -> dict[tuple[str, str], MetricLine]:
         """(stage, key) -> its line. The lists only grow; a rewound file, which is a new one, starts them anew."""
         with self._lock, contextlib.suppress(OSError), path.open("rb") as handle:
             stat = os.fstat(handle.fileno())
@@ -75,6 +75,6 @@ class Metrics:
         if isinstance(stage, str) and type(step) is int:
             for key, value in row.items():
                 if type(value) in (int, float):
-                    line = self.lines.setdefault((stage, key), Line([], []))
+                    line = self.lines.setdefault((stage, key), MetricLine([], []))
                     line.steps.append(step)
                     line.values.append(float(value))

@@ -295,7 +295,7 @@ class Board:
             step = players.save(run, model.name, session)
         return RedirectResponse(views.link("episode", run=run.name, stage=players.STAGE, step=step, at=0), 303)
 
-    def _session(self, request: Request) -> tuple[RunFolder, tables.Playable, tables.Table, str, players.Session]:
+    def _session(self, request: Request) -> tuple[RunFolder, tables.Playable, tables.PlayTable, str, players.Session]:
         run, query = self._run(request), request.query_params
         model, table = self.tables.get(run, query.get("model", ""))
         game = query.get("game", "") or next(iter(table.games), "")

@@ -93,7 +93,7 @@ def _same(dynamics: Cached[Any]) -> Callable[[Any, Any], tuple[bool, str]]:
 
 
 @dataclass
-class Table:
+class PlayTable:
     """A model and its true world, ready to play; one prediction at a time."""
 
     dynamics: Cached[Any]
@@ -130,10 +130,10 @@ class Tables:
     """The models that are open, the last used ones."""
 
     def __init__(self) -> None:
-        self._open: OrderedDict[Hashable, Table] = OrderedDict()
+        self._open: OrderedDict[Hashable, PlayTable] = OrderedDict()
         self._lock = threading.Lock()
 
-    def get(self, run: RunFolder, name: str) -> tuple[Playable, Table]:
+    def get(self, run: RunFolder, name: str) -> tuple[Playable, PlayTable]:
         model = next((one for one in playable(run) if one.name == name), None)
         if model is None:
             raise OneiroError(f"{run.name} has no model called {name} that a person can play with")

@@ -88,7 +88,7 @@ def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[tuple[s
                 if line := run.metrics.get((stage, key)):
                     name = label if len(runs) == 1 else f"{run.name}: {label}"
                     there = link("step", run=run.name, stage=stage) + "&step={}" if stage in files else ""
-                    series.append(draw.Series(name, line.steps, line.values, there, files.get(stage, [])))
+                    series.append(draw.DrawnSeries(name, line.steps, line.values, there, files.get(stage, [])))
         if series:
             figures.append((spec["title"], series, spec.get("unit", "")))
     shown = figures if every else figures[:CURVES]
@@ -238,7 +238,7 @@ def changed_lines(before: str, after: str) -> list[tuple[str, str]]:
 
 
 @dataclass(frozen=True)
-class Pairing:
+class RunPairing:
     """One stage's episodes of each side, matched by the case they began from."""
 
     cases: int
@@ -268,7 +268,7 @@ def paired_difference(differences: Sequence[float]) -> Cell:
     return bootstrap(differences)
 
 
-def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> Pairing:
+def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> RunPairing:
     """Match by case; attempts at one case are averaged first, so that cases are what is drawn again."""
     mine, yours = _by_case(one), _by_case(other)
     shared = [case for case in mine if case in yours]
@@ -286,7 +286,9 @@ def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> Pairing:
             worse, better = (min, max) if gain > 0 else (max, min)
             apart.append((gain, worse(mine[case], key=_score), better(yours[case], key=_score)))
     apart.sort(key=lambda case: -case[0])
-    return Pairing(len(shared), len(mine) + len(yours) - 2 * len(shared), measure("success"), measure("score"), apart)
+    return RunPairing(
+        len(shared), len(mine) + len(yours) - 2 * len(shared), measure("success"), measure("score"), apart
+    )
 
 
 def _score(row: EpisodeRow) -> float:

@@ -20,7 +20,7 @@ from oneiro.board.folders import Runs
 from oneiro.board.kinds import ask_planner, physics_table, textgame_table, web_table
 from oneiro.board.play import play
 from oneiro.board.server import make_app
-from oneiro.board.tables import Table, playable
+from oneiro.board.tables import PlayTable, playable
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.rundir.run import Run
@@ -57,8 +57,8 @@ class Frozen(Dynamics[str]):
         return [[Imagined(Malformed(Flaw.EMPTY) if action == "Right" else state)] for state, action in pairs]
 
 
-def table_of(dynamics: Dynamics[str]) -> Table:
-    return Table(Cached(dynamics), lambda game: make("frozen-lake", **LAKE), render, actions_of)
+def table_of(dynamics: Dynamics[str]) -> PlayTable:
+    return PlayTable(Cached(dynamics), lambda game: make("frozen-lake", **LAKE), render, actions_of)
 
 
 def actions_of(world: World) -> dict[str, str]:
@@ -70,13 +70,13 @@ def render(world: World) -> str:
 
 
 @pytest.fixture
-def true_table() -> Table:
+def true_table() -> PlayTable:
     world = make("frozen-lake", **LAKE)
     assert isinstance(world, FrozenLake)
     return table_of(TrueLake(world))
 
 
-def test_a_perfect_model_never_parts_from_the_truth(true_table: Table) -> None:
+def test_a_perfect_model_never_parts_from_the_truth(true_table: PlayTable) -> None:
     modes: tuple[players.Mode, ...] = ("step", "free")
     for mode in modes:
         session = play(true_table, "", SEED, ["Up", "Down", "Down", "Down", "Down"], mode)
@@ -101,7 +101,7 @@ def test_an_answer_that_cannot_be_read_changes_nothing() -> None:
     assert session.steps[0].truth != session.start and session.steps[1].before == session.start
 
 
-def test_a_session_is_bounded(true_table: Table) -> None:
+def test_a_session_is_bounded(true_table: PlayTable) -> None:
     with pytest.raises(OneiroError, match="at most"):
         play(true_table, "", 0, ["Up"] * 201, "step")
     with pytest.raises(OneiroError, match="at most"):
@@ -201,7 +201,7 @@ def test_a_room_is_played_beside_a_model_of_where_the_walker_goes() -> None:
     assert outside.steps[0].predicted is None and outside.steps[0].verdict == "unreadable"
 
 
-def room_table(answer: Callable[[Sequence[PhysicsSituation]], Sequence[str]]) -> Table:
+def room_table(answer: Callable[[Sequence[PhysicsSituation]], Sequence[str]]) -> PlayTable:
     predictor = PhysicsPredictor(PhysicsPredictorConfig(view="map"))
     return physics_table(planned(PhysicsDynamics(predictor, answer), lambda world: observe(world, "map")), {})
 
@@ -220,7 +220,7 @@ def test_a_rulebook_is_played_beside_a_model_of_what_changes() -> None:
         return [predictor.target(replace(case, outcome=obey(case, case.game.book))) for case in cases]
 
     dynamics = RulebookDynamics(predictor, true_answers)
-    table = Table(Cached(dynamics), lambda game: make("rulebook", rules=(2, 3)), dynamics.observe, actions_of)
+    table = PlayTable(Cached(dynamics), lambda game: make("rulebook", rules=(2, 3)), dynamics.observe, actions_of)
     world = make("rulebook", rules=(2, 3))
     world.reset(seed=1, options={"split": "eval"})
     assert isinstance(world, RulebookWorld)
@@ -231,7 +231,7 @@ def test_a_rulebook_is_played_beside_a_model_of_what_changes() -> None:
     lazy = RulebookDynamics(predictor, lambda cases: ["nothing"] * len(cases))
     solution = world.oracle()
     assert solution is not None
-    table = Table(Cached(lazy), table.make_world, lazy.observe, actions_of)
+    table = PlayTable(Cached(lazy), table.make_world, lazy.observe, actions_of)
     assert play(table, "", 1, [solution], "step").parted == 1
 
 
@@ -250,7 +250,7 @@ def test_web_pages_are_played_with_the_true_one_in_an_inert_frame() -> None:
     assert table.playing is None
 
 
-def test_a_session_goes_on_from_where_it_was_and_a_fork_begins_anew(true_table: Table) -> None:
+def test_a_session_goes_on_from_where_it_was_and_a_fork_begins_anew(true_table: PlayTable) -> None:
     play(true_table, "", SEED, ["Up"], "step")
     before = true_table.playing
     longer = play(true_table, "", SEED, ["Up", "Down"], "step")
@@ -261,7 +261,7 @@ def test_a_session_goes_on_from_where_it_was_and_a_fork_begins_anew(true_table: 
     assert again.steps == longer.steps
 
 
-def test_a_planner_says_what_it_thinks_of_every_action(true_table: Table) -> None:
+def test_a_planner_says_what_it_thinks_of_every_action(true_table: PlayTable) -> None:
     policy = planned(true_table.dynamics, render, depth=1)
     true_table.ask = ask_planner(policy)
     options = play(true_table, "", SEED, [], "step", ask=True).options
@@ -269,7 +269,7 @@ def test_a_planner_says_what_it_thinks_of_every_action(true_table: Table) -> Non
     assert [option.value for option in options] == pytest.approx([0.5 * 0.95] * 2)
 
 
-def test_the_model_is_asked_for_the_action_as_it_reads_on_its_own_state(true_table: Table) -> None:
+def test_the_model_is_asked_for_the_action_as_it_reads_on_its_own_state(true_table: PlayTable) -> None:
     true_table.carry = lambda action, truth, imagined: "Down"
     (step,) = play(true_table, "", SEED, ["Up"], "step").steps
     assert (

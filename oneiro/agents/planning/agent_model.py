@@ -100,7 +100,7 @@ TEMPERATURES = (1.0, 1.7)  # the second finds states that the trained agent seld
 
 
 @dataclass(frozen=True)
-class Candidate:
+class AgentCandidate:
     """An action the agent would take, how often, and what it expects then."""
 
     action: str
@@ -126,13 +126,15 @@ class ImaginingAgent(Dynamics[str]):
         """The likeliest state; also where more outcomes are asked for, since it has one best."""
         return [[self._imagine(state, action)] * outcomes for state, action in pairs]
 
-    def candidates(self, state: str) -> list[Candidate]:
+    def candidates(self, state: str) -> list[AgentCandidate]:
         """What the agent would do here by itself, most frequent first."""
         actions: dict[str, list[str | None]] = {}
         for reply in self._replies(state, TEMPERATURES[0]):
             if reply.actions:
                 actions.setdefault(reply.actions[0], []).append(reply.body(reply.prediction))
-        made = [Candidate(action, len(seen) / SAMPLES, max(seen, key=seen.count)) for action, seen in actions.items()]
+        made = [
+            AgentCandidate(action, len(seen) / SAMPLES, max(seen, key=seen.count)) for action, seen in actions.items()
+        ]
         return sorted(made, key=lambda candidate: -candidate.share)
 
     def _imagine(self, state: str, action: str) -> Imagined[str]:

@@ -9,7 +9,7 @@ from oneiro.agents.planning.base import EveryAction, Judged
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.views import Lake
-from oneiro.worlds.grid.sokoban.views import Room
+from oneiro.worlds.grid.sokoban.views import SokobanRoom
 
 HALFWAY = 0.5
 """What a room is worth at most that is not solved."""
@@ -28,7 +28,7 @@ def grid_rule(world: World) -> Callable[[str, Any], Judged]:
         grid = world.parse(state)
         if isinstance(grid, Lake):
             return lake_rule(grid, task)
-        if isinstance(grid, Room):
+        if isinstance(grid, SokobanRoom):
             share = grid.stored / max(1, grid.targets.bit_count())
             return Judged(1.0, True) if grid.solved else Judged(HALFWAY * share)
         return Judged(0.0)

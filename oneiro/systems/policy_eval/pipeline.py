@@ -97,7 +97,7 @@ def run(
 
 
 @dataclass(frozen=True)
-class Rollouts:
+class PolicyRollouts:
     """B rollouts: frames uint8 `[B, T + 1, H, W, 3]`, the start among them, and actions float32 `[B, T, A]`."""
 
     frames: np.ndarray
@@ -119,7 +119,7 @@ def rollout(
     seed: int,
     instruction: str = "",
     stops: Callable[[np.ndarray], np.ndarray] | None = None,
-) -> Rollouts:
+) -> PolicyRollouts:
     """Let a policy act inside a model from start frames uint8 `[B, H, W, 3]`.
 
     The model's sampling noise differs at every step. `stops` says of actions `[B, A]` which rollouts the policy ends:
@@ -135,7 +135,7 @@ def rollout(
             # The first stop counts: what a policy does after it said that it is done is not part of its rollout.
             lengths = np.where(stops(actions[-1]) & (lengths == horizon), step, lengths)
         frames.append(model.step(actions[-1], derive(seed, "model", step)))
-    return Rollouts(np.stack(frames, axis=1), np.stack(actions, axis=1), lengths)
+    return PolicyRollouts(np.stack(frames, axis=1), np.stack(actions, axis=1), lengths)
 
 
 class SimulatedFrames:
@@ -279,7 +279,7 @@ def _true_or_false(value: Any) -> bool:
 
 
 def keep_rollouts(
-    folder: Path, played: Rollouts, model: str, policy: str, info: Mapping[str, Any] | Sequence[Mapping[str, Any]]
+    folder: Path, played: PolicyRollouts, model: str, policy: str, info: Mapping[str, Any] | Sequence[Mapping[str, Any]]
 ) -> None:
     """Every rollout as an episode file, with what is known of all, or of each, of them."""
     for start, (frames, actions) in enumerate(zip(played.frames, played.actions, strict=True)):

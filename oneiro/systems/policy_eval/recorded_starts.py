@@ -22,7 +22,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pearson
-from oneiro.systems.policy_eval.pipeline import Advance, Labels, Rollouts, keep_rollouts, read_labels, rollout
+from oneiro.systems.policy_eval.pipeline import Advance, Labels, PolicyRollouts, keep_rollouts, read_labels, rollout
 from oneiro.systems.policy_eval.policies import WIDTHS, PixelPolicy, load_rt1, rt1_stops
 from oneiro.systems.policy_eval.train import Progress, Say, quiet
 from oneiro.tasks.video.command import chosen, open_models
@@ -125,7 +125,7 @@ def evaluate_policies(
     for policy_name, policy in policies.items():
         seed = derive(settings.seed, "real2sim", policy_name)
         for name, model in models.items():
-            played: Rollouts = rollout(
+            played: PolicyRollouts = rollout(
                 model, policy, starts, settings.horizon, seed, settings.instruction, stops=rt1_stops
             )
             where, verdicts = (name, policy_name), labels or {}

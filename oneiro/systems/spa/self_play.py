@@ -68,7 +68,7 @@ def batches(recipe: SpaRecipe, run: Run, name: str) -> Iterator[int]:
 
 
 @dataclass(frozen=True)
-class Playing:
+class Player:
     """Who plays: `policy` anew for each batch, so that none remembers another."""
 
     policy: Callable[[], Policy]
@@ -78,7 +78,7 @@ class Playing:
     """What its replies are made to begin with."""
 
 
-def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: Playing | None = None) -> int:
+def play_batch(recipe: SpaRecipe, folder: Path, name: str, batch: int, player: Player | None = None) -> int:
     """Play one batch and write it into the run's `folder`; without a `player`, by the recipe's script."""
     world, settings = recipe.sft_data_of(recipe.variant(name))
     player = player or scripted_player(recipe, settings)
@@ -123,26 +123,26 @@ def batch_file(folder: Path, stage: str, batch: int) -> Path:
     return folder / "episodes" / f"{stage}-{batch:06d}.jsonl.gz"
 
 
-def model_player(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Playing:
+def model_player(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Player:
     """A model that plays: the one to be trained, or one behind an address."""
     if settings.policy == "server":
         assert settings.server is not None
-        return Playing(partial(ServerPolicy, settings.server))
+        return Player(partial(ServerPolicy, settings.server))
     # Here, so that the processes in which scripts play need not import torch.
     from oneiro.learning import stages
     from oneiro.sampling.engine import Engine
 
     language = stages.base_weights(run, recipe.model)
     model = ModelPolicy(Engine(language, recipe.max_batch_size), recipe.sampling)
-    return Playing(lambda: model, ChatFormat(language.tokenizer), recipe.response_prefix)
+    return Player(lambda: model, ChatFormat(language.tokenizer), recipe.response_prefix)
 
 
-def scripted_player(recipe: SpaRecipe, settings: SelfPlaySettings) -> Playing:
+def scripted_player(recipe: SpaRecipe, settings: SelfPlaySettings) -> Player:
     """A player that needs no model."""
     dialogue = recipe.dialogue
     form = dialogue.think, dialogue.world_model
     if settings.policy == "exploration":
-        return Playing(lambda: ExplorationPolicy(dialogue.actions_per_turn, *form))
+        return Player(lambda: ExplorationPolicy(dialogue.actions_per_turn, *form))
     share = {"random": 0.0, "mixture": settings.oracle_share, "oracle": 1.0}[settings.policy]
     most = dialogue.actions_per_turn if settings.policy == "random" else 1
-    return Playing(lambda: ScriptedPolicy(mixture(share), (1, most), *form))
+    return Player(lambda: ScriptedPolicy(mixture(share), (1, most), *form))

@@ -33,7 +33,7 @@ from oneiro.worlds.rules.physics_world import PhysicsWorld
 Context = tuple[Sighting, ...]
 
 
-class Tiles(NamedTuple):
+class RoomTiles(NamedTuple):
     """A map taken apart: glyphs without the walker, where the walker stands, and what the rules remember."""
 
     glyphs: tuple[str, ...]
@@ -61,13 +61,13 @@ class Tiles(NamedTuple):
         return " ".join([*parts, *self.memory])
 
 
-def read_tiles(text: str) -> Tiles:
+def read_tiles(text: str) -> RoomTiles:
     """Of a map as `show_map` writes it."""
     *rows, (under, *memory) = [line.split(" ") for line in text.split("\n")]
     glyphs = [glyph for row in rows for glyph in row]
     walker = glyphs.index(WALKER)
     glyphs[walker] = under
-    return Tiles(tuple(glyphs), walker, tuple(memory))
+    return RoomTiles(tuple(glyphs), walker, tuple(memory))
 
 
 def move(text: str, way: str) -> str | None:

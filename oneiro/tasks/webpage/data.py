@@ -193,11 +193,11 @@ def decided_by_content(case: PageTransition, lines: int, known: Set[str]) -> boo
     if not own:
         # A row that goes and nothing in its place: the action's element says which.
         return not change.new and any(Line.of(item).name not in known for item in change.deleted)
-    shown = Shown.of(case, lines, known)
+    shown = PageContent.of(case, lines, known)
     return 2 * sum(map(shown.tells, own)) >= len(own)
 
 
-class Shown:
+class PageContent:
     """What a page and an action tell about the lines that come next."""
 
     def __init__(self, names: Sequence[str], known: Set[str]) -> None:
@@ -218,7 +218,7 @@ class Shown:
         }
 
     @classmethod
-    def of(cls, case: PageTransition, lines: int, known: Set[str]) -> Shown:
+    def of(cls, case: PageTransition, lines: int, known: Set[str]) -> PageContent:
         parsed = parse_webarena(case.action)
         typed = [parsed.text] if isinstance(parsed, Action) and parsed.text else []
         return cls([*(Line.of(item).name for item in shown_items(case, lines)), *typed], known)

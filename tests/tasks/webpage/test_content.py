@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oneiro.tasks.webpage.data import Shown, decided_by_content, numbers_in, site_names
+from oneiro.tasks.webpage.data import PageContent, decided_by_content, numbers_in, site_names
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.record import recorded_web, tinkering
 from oneiro.tasks.webpage.state import PageState, PageTransition
@@ -93,9 +93,11 @@ def test_content_does_not_decide_what_the_page_cannot_tell() -> None:
 
 def test_numbers_are_read_and_names_are_quoted() -> None:
     assert numbers_in("$1,204.50 for 3") == [1204.5, 3.0]
-    shown = Shown(["Blue Mug", "$4.10", "$2.05", "4 votes"], SITE)
+    shown = PageContent(["Blue Mug", "$4.10", "$2.05", "4 votes"], SITE)
     assert shown.tells("You added Blue Mug to your cart.") and shown.tells("$6.15") and shown.tells("5 votes")
-    assert Shown(["Bob"], SITE).tells("Bob") and not Shown(["Bob"], SITE).tells("Bobby")  # too short to be quoted
+    assert PageContent(["Bob"], SITE).tells("Bob") and not PageContent(["Bob"], SITE).tells(
+        "Bobby"
+    )  # too short to be quoted
     assert not shown.tells("6 votes total") and not shown.tells("7 votes") and not shown.tells("Red Mug")
 
 

@@ -11,7 +11,7 @@ import pytest
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
-from oneiro.worlds.grid.sokoban.views import VIEWS, Room, SokobanGlyphs, cells_of, read
+from oneiro.worlds.grid.sokoban.views import VIEWS, SokobanGlyphs, SokobanRoom, cells_of, read
 from oneiro.worlds.grid.sokoban.world import level_for, level_in, room_of
 
 Place = tuple[int, int]
@@ -26,7 +26,7 @@ WAREHOUSE = """\
 ######"""
 
 
-def shortest(room: Room) -> tuple[int, int] | None:
+def shortest(room: SokobanRoom) -> tuple[int, int] | None:
     """Moves and pushes of a shortest solution, by forward search over sets of places: nothing shared with the world."""
 
     def places(mask: int) -> frozenset[Place]:
@@ -149,7 +149,9 @@ def test_baselines_stand_where_the_published_environment_stands() -> None:
 
 
 def test_views_show_the_room_as_specified() -> None:
-    room = Room(4, 5, floor=0b00000_01110_01110_00000, targets=1 << 6 | 1 << 13, boxes=1 << 7 | 1 << 13, player=6)
+    room = SokobanRoom(
+        4, 5, floor=0b00000_01110_01110_00000, targets=1 << 6 | 1 << 13, boxes=1 << 7 | 1 << 13, player=6
+    )
     shown = {name: view(room, SokobanGlyphs()) for name, view in VIEWS.items()}
     assert shown["text"] == "#####\n#SX_#\n#__√#\n#####"
     assert shown["spaced"] == "# # # # #\n# S X _ #\n# _ _ √ #\n# # # # #"
@@ -236,7 +238,7 @@ def test_a_room_too_large_for_the_search_is_refused() -> None:
 
 
 def test_stacked_views_read_back_and_wrong_coordinates_name_no_true_place() -> None:
-    room = Room(4, 5, floor=0b00000_01110_01110_00000, targets=1 << 6, boxes=1 << 7, player=11)
+    room = SokobanRoom(4, 5, floor=0b00000_01110_01110_00000, targets=1 << 6, boxes=1 << 7, player=11)
     shown = {name: view(room, SokobanGlyphs()) for name, view in VIEWS.items()}
     assert shown["spaced+coordinates"] == f"{shown['spaced']}\n{shown['coordinates']}"
     grid, _, misled = shown["spaced+wrong-coordinates"].rpartition("\n")

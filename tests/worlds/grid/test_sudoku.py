@@ -23,7 +23,7 @@ from oneiro.worlds.grid.sudoku.levels import (
     solutions,
     split_key,
 )
-from oneiro.worlds.grid.sudoku.views import Board, read_action
+from oneiro.worlds.grid.sudoku.views import SudokuBoard, read_action
 from oneiro.worlds.grid.sudoku.world import puzzle_for
 
 
@@ -169,7 +169,7 @@ def known() -> Puzzle:
 def with_known(**settings: object):
     world = make("sudoku", **settings)
     world.reset(seed=0)
-    world.puzzle, world.board = known(), Board(4, known().givens)
+    world.puzzle, world.board = known(), SudokuBoard(4, known().givens)
     return world
 
 
@@ -187,9 +187,9 @@ def test_texts_are_as_specified() -> None:
         assert (sentence == world.render("coordinates")) == (view == "spaced+coordinates")
         assert world.parse(world.render(view), view) == world.state
     full = known().solution
-    world.board = Board(4, (0, *full[1:]))
+    world.board = SudokuBoard(4, (0, *full[1:]))
     assert world.render("coordinates") == "Empty position to be filled is at (1,1)."
-    world.board = Board(4, full)
+    world.board = SudokuBoard(4, full)
     assert world.render("coordinates") == "There are no empty positions left."
 
 
@@ -215,7 +215,7 @@ def test_own_digits_may_be_overwritten() -> None:
     world.reset(seed=0)
     solution = known().solution
     world.puzzle = Puzzle(4, (0, 0, 0, 0, *solution[4:]), solution)
-    world.board = Board(4, (0, 0, 0, 0, *solution[4:8], 0, 0, 0, 0, *solution[12:]))
+    world.board = SudokuBoard(4, (0, 0, 0, 0, *solution[4:8], 0, 0, 0, 0, *solution[12:]))
     assert world.step("1,1,2")[4]["effective"]
     assert world.step("1,1,3")[4]["effective"]
     assert world.render("spaced").startswith("3 . . .")

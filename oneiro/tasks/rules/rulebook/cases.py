@@ -16,7 +16,7 @@ from pydantic import Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
-from oneiro.worlds.rules.rulebook.drawing import RULES, Game, RuleBounds, alter, draw_game, draw_things, redraw
+from oneiro.worlds.rules.rulebook.drawing import RULES, RulebookGame, RuleBounds, alter, draw_game, draw_things, redraw
 from oneiro.worlds.rules.rulebook.language import Machine, Outcome, Rulebook, Things, write
 from oneiro.worlds.rules.rulebook.words import Names
 
@@ -67,7 +67,7 @@ class RuleCase:
     """One question with its true answer."""
 
     id: str
-    game: Game
+    game: RulebookGame
     things: Things
     clock: int
     """Steps taken before this one."""
@@ -127,7 +127,7 @@ class Scenes:
 
 
 def choose(
-    rng: np.random.Generator, game: Game, things: Things, clock: int, count: int, shares: Sequence[float]
+    rng: np.random.Generator, game: RulebookGame, things: Things, clock: int, count: int, shares: Sequence[float]
 ) -> list[tuple[str, Outcome]]:
     """Different actions with what they do, as `shares` of the number of rules ask, where there are such."""
     machine, groups = Machine(game.book), [list[tuple[str, Outcome]]() for _ in range(MOST_RULES + 1)]
@@ -145,13 +145,15 @@ def choose(
     return chosen
 
 
-def run(game: Game, machine: Machine, things: Things, clock: int, action: str) -> Outcome:
+def run(game: RulebookGame, machine: Machine, things: Things, clock: int, action: str) -> Outcome:
     """What an action does by a machine's rules; what is no action does nothing."""
     understood = game.understand(action)
     return machine.step(things, clock, *understood) if understood else Outcome(things, ())
 
 
-def observe(rng: np.random.Generator, game: Game, count: int, verbs: Sequence[str] = ()) -> tuple[Observed, ...]:
+def observe(
+    rng: np.random.Generator, game: RulebookGame, count: int, verbs: Sequence[str] = ()
+) -> tuple[Observed, ...]:
     """Steps of the same game in other states, each verb (of `verbs`, where given) in its turn; in most of them
     something changes.
     """

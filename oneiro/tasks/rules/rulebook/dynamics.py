@@ -11,7 +11,7 @@ from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, observe
 from oneiro.tasks.rules.rulebook.evaluation import Predict
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
 from oneiro.worlds.base import World
-from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import Outcome, Things
 from oneiro.worlds.rules.rulebook.world import RulebookWorld
 
@@ -20,7 +20,7 @@ from oneiro.worlds.rules.rulebook.world import RulebookWorld
 class BookState:
     """The objects of a rulebook game after some steps, and the steps of the game that were observed before."""
 
-    game: Game
+    game: RulebookGame
     things: Things
     clock: int
     seen: tuple[Observed, ...] = ()

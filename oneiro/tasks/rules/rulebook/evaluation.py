@@ -128,7 +128,7 @@ DEPTH = 4
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class GameTrajectory:
     """The first question of a game, and actions from there with the true states they lead to."""
 
     start: RuleCase
@@ -136,7 +136,7 @@ class Trajectory:
     states: tuple[Things, ...]
 
 
-def trajectories(starts: Sequence[RuleCase], seed: int) -> list[Trajectory]:
+def trajectories(starts: Sequence[RuleCase], seed: int) -> list[GameTrajectory]:
     """Random play in which every step changes something, as long as any can."""
     played = []
     for start in starts:
@@ -154,12 +154,12 @@ def trajectories(starts: Sequence[RuleCase], seed: int) -> list[Trajectory]:
             things = after
             actions.append(action)
             states.append(after)
-        played.append(Trajectory(start, tuple(actions), tuple(states)))
+        played.append(GameTrajectory(start, tuple(actions), tuple(states)))
     return played
 
 
 def exact_by_depth(
-    predictor: RulebookPredictor, predict: Predict, played: Sequence[Trajectory]
+    predictor: RulebookPredictor, predict: Predict, played: Sequence[GameTrajectory]
 ) -> list[dict[str, Any]]:
     """The share of trajectories whose imagined state is the true one after 1, 2, ... steps; unreadable answers change
     nothing.

@@ -77,7 +77,7 @@ def _difference(kind: Property, old: Value, new: Value) -> Value:
     return kind.words.index(str(new)) if kind.kind == "word" else new
 
 
-class TextLookup:
+class RuleTextLookup:
     """The training case whose prompt has most words in common with this one."""
 
     def __init__(self, train: Sequence[RuleCase], shown: Callable[[RuleCase], str]) -> None:

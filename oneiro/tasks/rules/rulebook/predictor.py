@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, with_wrong_rules
-from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup
+from oneiro.tasks.rules.rulebook.lookup import PromptLookup, RuleTextLookup, VerbLookup
 from oneiro.tasks.textgame.parse import Prediction
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
-from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import Things, Value, write
 
 Context = Literal["rules", "examples", "both", "none"]
@@ -152,7 +152,7 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         """Nothing changes, three lookups, the rules of another game carried out, and the truth."""
         answers: dict[str, Callable[[RuleCase], str]] = {"no change": lambda case: NOTHING}
         if len(train):
-            text, verb = TextLookup(train, self.shown), VerbLookup(train)
+            text, verb = RuleTextLookup(train, self.shown), VerbLookup(train)
             answers["lookup, whole text"] = lambda case: self.write(case, text(case))
             answers["lookup, same verb"] = lambda case: self.write(case, verb(case))
         if self.config.observed:
@@ -171,14 +171,14 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         return self.write(case, edits(case.things, obey(case, book).things))
 
 
-def write_edits(game: Game, changes: dict[tuple[int, int], str]) -> str:
+def write_edits(game: RulebookGame, changes: dict[tuple[int, int], str]) -> str:
     """Changes as a model is to answer them."""
     names, kinds = game.objects, game.book.properties
     listed = [f"{names[thing]}.{kinds[place].name} {value}" for (thing, place), value in changes.items()]
     return "; ".join(listed) or NOTHING
 
 
-def describe_step(game: Game, one: Observed) -> str:
+def describe_step(game: RulebookGame, one: Observed) -> str:
     """A step that was seen: the objects it names and those it changes, and what changed."""
     understood, changes = game.understand(one.action), edits(one.things, one.after)
     shown = dict.fromkeys([*(understood[1] if understood else ()), *(thing for thing, _ in changes)])

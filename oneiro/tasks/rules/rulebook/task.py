@@ -26,7 +26,7 @@ from oneiro.tasks import answering
 from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, means
 from oneiro.tasks.rules.rulebook.cases import RuleCase, Scenes, twin, with_wrong_rules
 from oneiro.tasks.rules.rulebook.evaluation import (
-    Trajectory,
+    GameTrajectory,
     acceptance,
     acceptance_table,
     depth_table,
@@ -213,7 +213,7 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         return means(parts)
 
     @cached_property
-    def played(self) -> list[Trajectory]:
+    def played(self) -> list[GameTrajectory]:
         """Random play of some test games."""
         starts = {case.game.key: case for case in reversed(self.test[0])}
         return trajectories(list(starts.values())[: self.recipe.evaluation.trajectories], self.recipe.seed)

@@ -18,7 +18,7 @@ from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleBounds, observe, run
 from oneiro.tasks.rules.rulebook.predictor import ARROW, describe_step, space, unspace
-from oneiro.worlds.rules.rulebook.drawing import Game, draw_game, draw_things
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import (
     LARGEST,
     Condition,
@@ -79,7 +79,7 @@ class WrittenCase:
     """A game of which some steps are seen, and others are to be reproduced."""
 
     id: str
-    game: Game
+    game: RulebookGame
     seen: tuple[Observed, ...]
     hidden: tuple[Observed, ...]
     start: Things = ()
@@ -208,7 +208,7 @@ MAX_FOUND = 6
 """Rules that a search adds, at most: books have no more."""
 
 
-def enumerate_rules(game: Game, seen: Sequence[Observed]) -> Rulebook:
+def enumerate_rules(game: RulebookGame, seen: Sequence[Observed]) -> Rulebook:
     """A book over the game's words that explains what was seen, as far as the search finds one."""
     book = replace(game.book, rules=())
     best = _score(game, book, seen)
@@ -226,7 +226,7 @@ def enumerate_rules(game: Game, seen: Sequence[Observed]) -> Rulebook:
     return book
 
 
-def _score(game: Game, book: Rulebook, seen: Sequence[Observed]) -> tuple[int, int]:
+def _score(game: RulebookGame, book: Rulebook, seen: Sequence[Observed]) -> tuple[int, int]:
     """Steps that come out right, and, less important, values that do not."""
     machine, right, wrong = Machine(book), 0, 0
     for one in seen:
@@ -236,7 +236,7 @@ def _score(game: Game, book: Rulebook, seen: Sequence[Observed]) -> tuple[int, i
     return right, -wrong
 
 
-def _suggest(game: Game, book: Rulebook, one: Observed) -> Iterator[Rule]:
+def _suggest(game: RulebookGame, book: Rulebook, one: Observed) -> Iterator[Rule]:
     """Rules that would make a change that the book does not foretell."""
     understood = game.understand(one.action)
     if understood is None:

@@ -25,7 +25,7 @@ class SokobanGlyphs(Glyphs):
     player_on_target: str = Field(default="S", description="you on a target")
 
 
-class Room(NamedTuple):
+class SokobanRoom(NamedTuple):
     """A state. Cells are numbered row by row, walls included; sets of cells are integers with one bit for each cell."""
 
     height: int
@@ -45,17 +45,17 @@ class Room(NamedTuple):
         return self.boxes == self.targets
 
 
-def text(room: Room, glyphs: SokobanGlyphs) -> str:
+def text(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """The raw grid, one character a cell."""
     return draw_cells(codes(room), room.width, glyphs)
 
 
-def write_spaced(room: Room, glyphs: SokobanGlyphs) -> str:
+def write_spaced(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """The grid with a space between cells: one token a cell for small tokenizers."""
     return draw_cells(codes(room), room.width, glyphs, " ")
 
 
-def coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
+def coordinates(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """One clause for each thing: `Player (P) is at (1,2); box (X) is at (2,2); target (O) is at (3,2).`
 
     A box on a target is named as both, and so is a target under the player.
@@ -66,12 +66,12 @@ def coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
     return "; ".join(clauses) + "."
 
 
-def wrong_coordinates(room: Room, glyphs: SokobanGlyphs) -> str:
+def wrong_coordinates(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """The clauses with nothing where they say: what an ablation shows."""
     return misplace(coordinates(room, glyphs), room.height, room.width)
 
 
-def coord(room: Room, glyphs: SokobanGlyphs) -> str:
+def coord(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """RAGEN's list of coordinates: only the kinds that occur, walls never."""
     stored = room.boxes & room.targets
     player = 1 << room.player
@@ -90,12 +90,12 @@ def coord(room: Room, glyphs: SokobanGlyphs) -> str:
     return "\n".join([f"Board size: {room.height} rows x {room.width} cols (zero-indexed).", *lines])
 
 
-def grid_coord(room: Room, glyphs: SokobanGlyphs) -> str:
+def grid_coord(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """RAGEN's layout of the same name: the list of coordinates, then the grid."""
     return f"Coordinates: \n{coord(room, glyphs)}\nGrid Map: \n{text(room, glyphs)}"
 
 
-View = Callable[[Room, SokobanGlyphs], str]
+View = Callable[[SokobanRoom, SokobanGlyphs], str]
 
 VIEWS: dict[str, View] = {
     **views_of(text, write_spaced, coordinates, wrong_coordinates),
@@ -104,7 +104,7 @@ VIEWS: dict[str, View] = {
 }
 
 
-def read(view: str, shown: str, glyphs: SokobanGlyphs) -> Room | None:
+def read(view: str, shown: str, glyphs: SokobanGlyphs) -> SokobanRoom | None:
     """The room a text shows, or None. What stands beside a grid must agree; views without walls show no room."""
     if "+" in view:
         room = _read_grid(shown.rpartition("\n")[0], " " if view.startswith("spaced") else "", glyphs)
@@ -118,7 +118,7 @@ def read(view: str, shown: str, glyphs: SokobanGlyphs) -> Room | None:
     return room if room is not None and VIEWS[view](room, glyphs) == shown else None
 
 
-def codes(room: Room) -> list[int]:
+def codes(room: SokobanRoom) -> list[int]:
     """The cell codes, row by row."""
     cells = list(_bare(room.height * room.width, room.floor, room.targets))
     for cell in cells_of(room.boxes):
@@ -143,7 +143,7 @@ def cells_of(mask: int) -> list[int]:
     return cells
 
 
-def _read_grid(grid: str, between: str, glyphs: SokobanGlyphs) -> Room | None:
+def _read_grid(grid: str, between: str, glyphs: SokobanGlyphs) -> SokobanRoom | None:
     cells, width = cells_drawn(grid, glyphs, between) or ([], 1)
 
     def mask(*kinds: int) -> int:
@@ -154,4 +154,4 @@ def _read_grid(grid: str, between: str, glyphs: SokobanGlyphs) -> Room | None:
         return None
     floor = mask(FLOOR, TARGET, STORED, BOX, PLAYER, PLAYER_ON_TARGET)
     targets = mask(TARGET, STORED, PLAYER_ON_TARGET)
-    return Room(len(cells) // width, width, floor, targets, mask(BOX, STORED), player.bit_length() - 1)
+    return SokobanRoom(len(cells) // width, width, floor, targets, mask(BOX, STORED), player.bit_length() - 1)

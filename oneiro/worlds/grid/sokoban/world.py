@@ -15,7 +15,7 @@ from oneiro.worlds.base import Step, World, WorldConfig, draw_level
 from oneiro.worlds.grid.sokoban import views as sokoban_views
 from oneiro.worlds.grid.sokoban.levels import Plan, SokobanLevel, draw
 from oneiro.worlds.grid.sokoban.search import MAX_INSIDE, SHIFTS, Distances
-from oneiro.worlds.grid.sokoban.views import Room, SokobanGlyphs
+from oneiro.worlds.grid.sokoban.views import SokobanGlyphs, SokobanRoom
 from oneiro.worlds.levels import PackConfig, pick_level
 
 DIRECTIONS = ("up", "down", "left", "right")
@@ -135,11 +135,11 @@ class Sokoban(World):
     def render(self, view: str | None = None) -> str:
         return sokoban_views.VIEWS[self.view_named(view)](self.room, self.config.glyphs)
 
-    def parse(self, text: str, view: str | None = None) -> Room | None:
+    def parse(self, text: str, view: str | None = None) -> SokobanRoom | None:
         return sokoban_views.read(self.view_named(view), text, self.config.glyphs)
 
     @property
-    def state(self) -> Room:
+    def state(self) -> SokobanRoom:
         return self.room
 
     @property
@@ -174,7 +174,7 @@ class Sokoban(World):
         inside = (inner(room.floor, room.width), inner(room.targets, room.width))
         return Distances(room.height - 2, room.width - 2, *inside, self.config.boxes)
 
-    def _distance(self, room: Room, limit: int) -> int | None:
+    def _distance(self, room: SokobanRoom, limit: int) -> int | None:
         row, column = divmod(room.player, room.width)
         player = (row - 1) * (room.width - 2) + column - 1
         return self._distances.distance(inner(room.boxes, room.width), player, limit)
@@ -188,7 +188,7 @@ def level_for(plan: Plan, seed: int, split: str | None, pack: Path | None = None
     return draw_level("sokoban", seed, split, lambda rng: draw(rng, plan, split), lambda level: level.key)[0]
 
 
-def move(room: Room, shift: int) -> Room:
+def move(room: SokobanRoom, shift: int) -> SokobanRoom:
     """The room after a step by `shift` cells; the same object where nothing can move."""
     ahead = room.player + shift
     height, width, floor, targets, boxes, _ = room
@@ -199,7 +199,7 @@ def move(room: Room, shift: int) -> Room:
         if not floor >> behind & 1 or boxes >> behind & 1:
             return room
         boxes ^= 1 << ahead | 1 << behind  # off the one cell, onto the other
-    return Room(height, width, floor, targets, boxes, ahead)
+    return SokobanRoom(height, width, floor, targets, boxes, ahead)
 
 
 def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> SokobanLevel:
@@ -221,7 +221,7 @@ def level_in(text: str, optimum: int, size: tuple[int, int, int]) -> SokobanLeve
     return level
 
 
-def room_of(level: SokobanLevel) -> Room:
+def room_of(level: SokobanLevel) -> SokobanRoom:
     """The level's start as a room with its border."""
     width = level.width + 2
 
@@ -231,7 +231,7 @@ def room_of(level: SokobanLevel) -> Room:
 
     row, column = divmod(level.player, level.width)
     player = (row + 1) * width + column + 1
-    return Room(level.height + 2, width, outer(level.floor), outer(level.targets), outer(level.boxes), player)
+    return SokobanRoom(level.height + 2, width, outer(level.floor), outer(level.targets), outer(level.boxes), player)
 
 
 def inner(mask: int, width: int) -> int:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from oneiro.worlds.grid.glyphs import misplace, views_of
 
 
-class Board(NamedTuple):
+class SudokuBoard(NamedTuple):
     """A state: cells row by row, 0 for empty."""
 
     size: int
@@ -20,17 +20,17 @@ class Board(NamedTuple):
         return [self.cells[first : first + self.size] for first in range(0, len(self.cells), self.size)]
 
 
-def text(board: Board) -> str:
+def text(board: SudokuBoard) -> str:
     """All rows on one line, each after a bar: `| 3 2 4 1 | . 4 . . | ...`."""
     return "".join(f"| {_row(row)} " for row in board.rows)
 
 
-def write_spaced(board: Board) -> str:
+def write_spaced(board: SudokuBoard) -> str:
     """One line a row, a space between cells."""
     return "\n".join(_row(row) for row in board.rows)
 
 
-def coordinates(board: Board) -> str:
+def coordinates(board: SudokuBoard) -> str:
     """The empty cells as one sentence; rows and columns count from 1."""
     places = [
         f"({cell // board.size + 1},{cell % board.size + 1})" for cell, digit in enumerate(board.cells) if not digit
@@ -42,17 +42,17 @@ def coordinates(board: Board) -> str:
     return f"Empty positions to be filled are at {', '.join(places)}."
 
 
-def wrong_coordinates(board: Board) -> str:
+def wrong_coordinates(board: SudokuBoard) -> str:
     """The sentence with every cell somewhere else: what an ablation shows."""
     return misplace(coordinates(board), board.size, board.size, first=1)
 
 
-View = Callable[[Board], str]
+View = Callable[[SudokuBoard], str]
 
 VIEWS: dict[str, View] = views_of(text, write_spaced, coordinates, wrong_coordinates)
 
 
-def read(view: str, shown: str, size: int) -> Board | None:
+def read(view: str, shown: str, size: int) -> SudokuBoard | None:
     """The board a text shows, or None; the list of empty cells alone shows no board."""
     if view == "coordinates" or len(shown) > 100 * size * size:
         return None
@@ -60,7 +60,7 @@ def read(view: str, shown: str, size: int) -> Board | None:
     cells = tuple(0 if mark == "." else int(mark) for mark in re.findall(r"[0-9.]", grid))
     if len(cells) != size * size or max(cells) > size:
         return None
-    board = Board(size, cells)
+    board = SudokuBoard(size, cells)
     return board if VIEWS[view](board) == shown else None
 
 

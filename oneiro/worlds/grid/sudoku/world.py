@@ -18,7 +18,7 @@ from pydantic import Field, model_validator
 from oneiro.worlds.base import Step, World, draw_level
 from oneiro.worlds.grid.sudoku import views as sudoku_views
 from oneiro.worlds.grid.sudoku.levels import Puzzle, draw, peers, solutions
-from oneiro.worlds.grid.sudoku.views import Board
+from oneiro.worlds.grid.sudoku.views import SudokuBoard
 from oneiro.worlds.levels import PackConfig, pick_level
 
 CLUES = {4: 10, 9: 36}
@@ -69,7 +69,7 @@ class Sudoku(World):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         self.begin(seed, options)
         self.puzzle = puzzle_for(self.config.size, self.config.given, self.seed, self.split, self.config.pack)
-        self.board = Board(self.puzzle.size, self.puzzle.givens)
+        self.board = SudokuBoard(self.puzzle.size, self.puzzle.givens)
         level = self.puzzle
         return self.render(), {"key": level.key, "canonical": level.canonical, "optimum": level.givens.count(0)}
 
@@ -81,18 +81,18 @@ class Sudoku(World):
             return self.outcome(0.0, valid=False, effective=False)
         before = self.board.cells
         if self._is_allowed(before, move):
-            self.board = Board(self.board.size, write_digit(before, move))
+            self.board = SudokuBoard(self.board.size, write_digit(before, move))
         solved = self.board.cells == self.puzzle.solution
         return self.outcome(float(solved), done=solved, success=solved, effective=self.board.cells != before)
 
     def render(self, view: str | None = None) -> str:
         return sudoku_views.VIEWS[self.view_named(view)](self.board)
 
-    def parse(self, text: str, view: str | None = None) -> Board | None:
+    def parse(self, text: str, view: str | None = None) -> SudokuBoard | None:
         return sudoku_views.read(self.view_named(view), text, self.config.size)
 
     @property
-    def state(self) -> Board:
+    def state(self) -> SudokuBoard:
         return self.board
 
     @property

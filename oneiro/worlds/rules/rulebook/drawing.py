@@ -58,7 +58,7 @@ RuleBounds = Annotated[tuple[int, int], AfterValidator(_check_bounds)]
 
 
 @dataclass(frozen=True)
-class Game:
+class RulebookGame:
     """A rulebook and the names of the objects it is played with."""
 
     book: Rulebook
@@ -119,7 +119,7 @@ class Game:
 
 def draw_game(
     rng: np.random.Generator, names: Names = "new", held_out: bool | None = None, rules: tuple[int, int] = RULES
-) -> Game:
+) -> RulebookGame:
     """A game of training (`held_out` false) or of evaluation; None: of either, each as often as the other."""
     held_out = bool(rng.random() < 0.5) if held_out is None else held_out
     words = vocabulary(names, held_out)
@@ -127,11 +127,11 @@ def draw_game(
         verbs = tuple(Verb(name, 1 if place < 2 else 2) for place, name in enumerate(pick(rng, words.verbs, VERBS)))
         book = draw_book(rng, words.properties(rng), tuple(pick(rng, verbs, VERBS)), rules)
         if any(map(is_held_out, links(book))) is held_out:
-            return Game(book, tuple(pick(rng, words.objects, int(rng.integers(6, 10)))))
+            return RulebookGame(book, tuple(pick(rng, words.objects, int(rng.integers(6, 10)))))
     raise OneiroError(f"no book of {rules[0]} to {rules[1]} rules in {DRAWS} draws; choose other numbers of rules")
 
 
-def draw_things(rng: np.random.Generator, game: Game) -> Things:
+def draw_things(rng: np.random.Generator, game: RulebookGame) -> Things:
     """Any values of all properties."""
     return tuple(tuple(_value(rng, kind) for kind in game.book.properties) for _ in game.objects)
 

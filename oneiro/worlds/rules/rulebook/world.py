@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split
-from oneiro.worlds.rules.rulebook.drawing import RULES, Game, RuleBounds, draw_game, draw_things
+from oneiro.worlds.rules.rulebook.drawing import RULES, RulebookGame, RuleBounds, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import LARGEST, Machine, Things, Value, write
 from oneiro.worlds.rules.rulebook.words import Names
 
@@ -52,7 +52,7 @@ class RulebookWorld(World):
         super().__init__(config)
         assert isinstance(self.config, RulebookConfig)
         self.settings = self.config
-        self.game: Game
+        self.game: RulebookGame
         self.machine: Machine
         self.things: Things = ()
         self.goal: Goal = ()
@@ -62,7 +62,7 @@ class RulebookWorld(World):
         self.begin(seed, options)
         names, distance, rules = self.settings.names, self.settings.distance, self.settings.rules
 
-        def draw(rng: np.random.Generator) -> tuple[Game, Things, Goal] | None:
+        def draw(rng: np.random.Generator) -> tuple[RulebookGame, Things, Goal] | None:
             game = draw_game(rng, names, rules=rules)
             if not in_split(game.key, self.split):
                 return None  # before the search for a goal, which takes long
@@ -166,7 +166,7 @@ class RulebookWorld(World):
         return float(self.plan() is not None)
 
 
-def follow(game: Game, machine: Machine) -> Act:
+def follow(game: RulebookGame, machine: Machine) -> Act:
     """What actions do by the rules of a machine; what is no action only takes a step."""
 
     def act(at: Situation, action: str) -> Situation:
@@ -181,7 +181,7 @@ def reached(things: Things, goal: Goal) -> bool:
     return all(things[thing][place] == value for thing, place, value in goal)
 
 
-def draw_goal(rng: np.random.Generator, game: Game, things: Things, distance: int) -> Goal:
+def draw_goal(rng: np.random.Generator, game: RulebookGame, things: Things, distance: int) -> Goal:
     """Values that a random walk leads to and no shorter way does; empty where no walk does."""
     machine, actions = Machine(game.book), game.actions()
     act = follow(game, machine)
@@ -207,7 +207,7 @@ def draw_goal(rng: np.random.Generator, game: Game, things: Things, distance: in
     return ()
 
 
-def search(game: Game, start: Situation, goal: Goal, act: Act, depth: int) -> list[str] | None:
+def search(game: RulebookGame, start: Situation, goal: Goal, act: Act, depth: int) -> list[str] | None:
     """A shortest way to the goal by breadth-first search, at most `depth` actions long; None: none in reach."""
     if reached(start[0], goal):
         return []

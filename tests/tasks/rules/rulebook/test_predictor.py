@@ -21,9 +21,9 @@ from oneiro.tasks.rules.rulebook.cases import (
     with_wrong_rules,
 )
 from oneiro.tasks.rules.rulebook.evaluation import DEPTH, acceptance, difference, exact_by_depth, measure, trajectories
-from oneiro.tasks.rules.rulebook.lookup import PromptLookup, TextLookup, VerbLookup, pattern, transplant
+from oneiro.tasks.rules.rulebook.lookup import PromptLookup, RuleTextLookup, VerbLookup, pattern, transplant
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut, space, unspace
-from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import Machine, Property, Things, Verb, parse_rules
 
 KINDS = (Property("heat", "number"), Property("open", "flag"), Property("tint", "word", ("red", "blue", "green")))
@@ -33,7 +33,7 @@ THINGS: Things = ((5, False, "red"), (1, True, "blue"))
 
 
 def case_of(rules: str = RULES, action: str = "zop tok vud", things: Things = THINGS, **more: object) -> RuleCase:
-    game = Game(parse_rules(rules, KINDS, VERBS), ("tok", "vud"))
+    game = RulebookGame(parse_rules(rules, KINDS, VERBS), ("tok", "vud"))
     outcome = run(game, Machine(game.book), things, 1, action)
     return replace(RuleCase("test-0-0", game, things, 1, action, outcome), **more)  # type: ignore[arg-type]
 
@@ -172,7 +172,9 @@ def test_a_lookup_moves_the_changes_of_one_game_to_another() -> None:
     case = case_of()
     changes = pattern(case, case.outcome.things)
     assert changes == ((1, "number", 0, 2), (1, "flag", 0, False))
-    game = Game(parse_rules("", (Property("wet", "flag"), Property("age", "number")), VERBS), ("dal", "pib", "gor"))
+    game = RulebookGame(
+        parse_rules("", (Property("wet", "flag"), Property("age", "number")), VERBS), ("dal", "pib", "gor")
+    )
     there = RuleCase("x", game, ((True, 3), (True, 8), (False, 0)), 0, "zop gor pib", case.outcome)
     assert transplant(changes, there) == {(1, 1): "9", (1, 0): "no"}
     assert transplant(((0, "word", 0, 1),), there) == {}, "the other game has no words"
@@ -185,7 +187,7 @@ def test_each_lookup_answers_from_its_own_place() -> None:
     assert VerbLookup([case, case, other])(other) == {(0, 1): "yes"}
     unknown = replace(other, game=replace(other.game, book=replace(other.game.book, verbs=(Verb("fup", 1),))))
     assert VerbLookup([case, case, other])(replace(unknown, action="fup tok")) == {(1, 0): "3", (1, 1): "no"}
-    text = TextLookup([case, other], RulebookPredictor().shown)
+    text = RuleTextLookup([case, other], RulebookPredictor().shown)
     assert text(case) == {(1, 0): "3", (1, 1): "no"} and text(other) == {(0, 1): "yes"}
 
 

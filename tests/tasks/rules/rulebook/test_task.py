@@ -24,7 +24,7 @@ from oneiro.tasks.rules.rulebook.evaluation import PARTS, acceptance_table, dept
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
 from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.task import WRONG, RulebookTask, SceneRows, verdict
-from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import parse_rules
 from tests.tasks.rules.rulebook.test_predictor import KINDS, VERBS, case_of
 
@@ -144,7 +144,7 @@ def test_a_verdict_is_the_paired_difference_where_rules_take_part() -> None:
 
 
 def test_questions_follow_their_shares_as_long_as_there_are_such() -> None:
-    game = Game(parse_rules("zop X Y: Y.heat += 1\nmib X: X.tint = X.tint", KINDS, VERBS), ("tok", "vud"))
+    game = RulebookGame(parse_rules("zop X Y: Y.heat += 1\nmib X: X.tint = X.tint", KINDS, VERBS), ("tok", "vud"))
     moves, things = len(list(game.moves())), ((5, False, "red"), (1, True, "blue"))
     rng = np.random.default_rng(0)
     only = choose(rng, game, things, 0, 2, (0.0, 1.0, 0.0, 0.0))

@@ -18,13 +18,13 @@ from oneiro.tasks.rules.rulebook.written import (
     enumerate_rules,
     plan_succeeds,
 )
-from oneiro.worlds.rules.rulebook.drawing import Game
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import Property, Verb, parse_rules
 
 KINDS = (Property("heat", "number"), Property("open", "flag"))
 VERBS = (Verb("zop", 2), Verb("mib", 1))
 RULES = "mib X: X.heat += 2\nwhen X.heat changes: if X.heat > 4, X.open = yes"
-GAME = Game(parse_rules(RULES, KINDS, VERBS), ("tok", "vud"))
+GAME = RulebookGame(parse_rules(RULES, KINDS, VERBS), ("tok", "vud"))
 SEEN = (
     Observed(((1, False), (0, False)), 0, "mib tok", ((3, False), (0, False))),
     Observed(((4, False), (0, False)), 1, "mib tok", ((6, True), (0, False))),

@@ -7,7 +7,7 @@ import json
 from oneiro.runtime.seeds import generator
 from oneiro.worlds import make
 from oneiro.worlds.base import in_split
-from oneiro.worlds.rules.rulebook.drawing import Game, alter, draw_game, is_held_out, links
+from oneiro.worlds.rules.rulebook.drawing import RulebookGame, alter, draw_game, is_held_out, links
 from oneiro.worlds.rules.rulebook.language import Machine, Property, Verb, parse_rules
 from oneiro.worlds.rules.rulebook.world import RulebookWorld, follow, search
 from oneiro.worlds.textgame.state import edits
@@ -15,7 +15,7 @@ from oneiro.worlds.textgame.state import edits
 GAMES = [draw_game(generator("test games", number)) for number in range(80)]
 
 
-def words_of(games: list[Game]) -> set[str]:
+def words_of(games: list[RulebookGame]) -> set[str]:
     verbs = {verb.name for game in games for verb in game.book.verbs}
     kinds = {kind.name for game in games for kind in game.book.properties}
     return verbs | kinds | {name for game in games for name in game.objects}
@@ -73,7 +73,7 @@ def test_the_oracle_follows_a_shortest_plan_and_wins() -> None:
 def test_search_finds_the_shortest_way_and_nothing_beyond_its_depth() -> None:
     kinds = (Property("heat", "number"), Property("open", "flag"))
     rules = "zop X: if X.heat > 1, X.open = yes\nmib X: X.heat += 1"
-    game = Game(parse_rules(rules, kinds, (Verb("zop", 1), Verb("mib", 1))), ("tok",))
+    game = RulebookGame(parse_rules(rules, kinds, (Verb("zop", 1), Verb("mib", 1))), ("tok",))
     act = follow(game, Machine(game.book))
     start = (((0, False),), 0)
     assert search(game, start, ((0, 1, True),), act, 3) == ["mib tok", "mib tok", "zop tok"]
