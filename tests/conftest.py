@@ -42,9 +42,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays: the collector need not look at it again and again."""
+    """What is loaded by now stays: the collector need not look at it again and again, and did not while it grew."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def global_generators() -> tuple[object, ...]:
@@ -78,6 +79,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Shells let background processes ignore Ctrl-C, and children inherit it: tests that send it need it heard."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    gc.disable()  # until everything is imported
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # What all workers import is compiled once, here; in a fresh environment they would all compile it at once.
         make_tiny()
