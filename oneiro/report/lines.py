@@ -13,7 +13,7 @@ import numpy as np
 
 from oneiro.report.plots import PALETTE, SMOOTH_FROM, TITLE_WIDTH, Series, running_mean
 
-WIDTH, PLOT, LEFT, RIGHT, FOOT = 460, 170, 52, 10, 38
+WIDTH, PLOT, LEFT, RIGHT, FOOT = 460, 170, 62, 22, 38
 """Width of a figure, height of its axes, and what stands beside and below them."""
 LINE = 16
 """Height of a line of text."""
@@ -31,7 +31,7 @@ def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
     top = LINE * len(parts) + 6
     if len(series) > 1:
         legend, rows = _legend([one.label for one in series], top)
-        parts, top = parts + legend, top + LINE * rows
+        parts, top = parts + legend, top + LINE * rows + 6
     low, high = value_range(np.concatenate([values for _, values in lines]), unit)
     steps = np.concatenate([steps for steps, _ in lines])
     first, last = (float(steps.min()), float(steps.max())) if len(steps) else (0.0, 0.0)
@@ -52,7 +52,7 @@ def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
         if first <= step <= last:
             parts.append(_text(x(step), top + PLOT + 15, f"{step:g}", 'text-anchor="middle"'))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, top + PLOT + 31, "step", 'text-anchor="middle"'))
-    parts.append(_text(0, top + PLOT + 31, unit))
+    parts.append(_text(LEFT - 6, top + PLOT + 15, unit, 'text-anchor="end"'))
     for place, (at, values) in enumerate(lines):
         points = [f"{x(step):.1f},{y(value):.1f}" for step, value in zip(at, values, strict=True)]
         drawn = [_line(points, 1.6)]
