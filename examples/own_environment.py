@@ -71,10 +71,11 @@ def draw(rng: np.random.Generator) -> tuple[int, int, int] | None:
 
 def main(overrides: list[str], out: str = "runs/lift") -> None:
     register("lift", Lift)
-    # The demo's recipe in another world: fewer levels, more passes over them.
-    own = ["world=lift", "workers=1", "self_play.workers=0", "self_play.levels=150", "self_play.batches=2"]
-    own += ["dialogue.max_turns=8", "sft.epochs=3", "rl.steps=2", "rollout.prompts_per_step=8"]
-    own += ["evaluation.levels=64", "variants=[spa,no-world-model]"]
+    # The demo's recipe in another world: fewer levels, more passes over them, unless a preset has sizes of its own.
+    own = ["world=lift", "workers=1", "self_play.workers=0", "dialogue.max_turns=8", "variants=[spa,no-world-model]"]
+    if not any(word.startswith("preset=") for word in overrides):
+        own += ["self_play.levels=150", "self_play.batches=2", "sft.epochs=3", "rl.steps=2"]
+        own += ["rollout.prompts_per_step=8", "evaluation.levels=64"]
     run = oneiro.run(load("spa/frozen-lake", [*own, *overrides]), out=out)
     print(run.path / "report.html")
 

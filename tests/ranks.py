@@ -70,7 +70,7 @@ def on_every_rank(size: int, work: Callable[[], Any]) -> list[Any]:
             assert error is None, error
             results.append(result)
         for rank in ranks:
-            rank.join(20)
+            rank.join(SECONDS)
         assert [rank.exitcode for rank in ranks] == [0] * size
         return results
     finally:

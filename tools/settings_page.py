@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import sys
 import textwrap
@@ -62,6 +63,7 @@ def classes() -> dict[type[BaseModel], list[str]]:
     return dict(sorted(places.items(), key=lambda item: all(":" in place for place in item[1])))
 
 
+@functools.cache
 def meanings(kind: type[BaseModel]) -> dict[str, str]:
     """Field -> the string below it in the source, those of parent classes included."""
     texts: dict[str, str] = {}

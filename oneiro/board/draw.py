@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,11 +11,11 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from oneiro.report.episodes import MAX_PICTURE, PICTURE
+from oneiro.report.lines import nice_ticks, thin
 from oneiro.report.plots import SMOOTH_FROM, running_mean
 from oneiro.runtime.errors import printable
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 220, 44, 10, 10, 24
-MAX_POINTS = 400  # of a line: more cannot be told apart at this width
 CELL = 36
 MAX_GRID = 32
 COLOURS = 8
@@ -52,7 +51,7 @@ class DrawnSeries:
 def curve(title: str, series: Sequence[DrawnSeries], unit: str = "") -> Markup:
     """Lines over steps. Hover, arrow keys and clicks are the script's; without it the figure is still whole."""
     scale = 100.0 if unit == "%" else 1.0
-    lines = [_thin(one.steps, np.asarray(one.values, np.float64) * scale) for one in series]
+    lines = [thin(one.steps, np.asarray(one.values, np.float64) * scale) for one in series]
     every = np.concatenate([values for _, values in lines])
     ticks = nice_ticks(0.0 if unit == "%" else float(every.min()), 100.0 if unit == "%" else float(every.max()))
     low, high = min(ticks[0], float(every.min())), max(ticks[-1], float(every.max()))
@@ -96,37 +95,14 @@ def curve(title: str, series: Sequence[DrawnSeries], unit: str = "") -> Markup:
     )
 
 
-def _thin(steps: Sequence[int], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """At most `MAX_POINTS` points: means of as many equal parts, each at its last step."""
-    at = np.asarray(steps)
-    if len(at) <= MAX_POINTS:
-        return at, values
-    edges = np.linspace(0, len(at), MAX_POINTS + 1).astype(int)
-    return at[edges[1:] - 1], np.add.reduceat(values, edges[:-1]) / np.diff(edges)
-
-
 def _path(steps: Any, values: Any, x: Any, y: Any, name: str) -> str:
     points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in zip(steps, values, strict=True))
     return f'<polyline class="{name}" points="{points}"/>'
 
 
-def nice_ticks(low: float, high: float, count: int = 4, whole: bool = False) -> list[float]:
-    """Round numbers that span `low` to `high`, about `count` of them."""
-    if high - low < 1e-9 * max(abs(low), abs(high), 1e-9):
-        if whole:
-            return [low]
-        low, high = low - max(abs(low) * 0.05, 0.5), high + max(abs(high) * 0.05, 0.5)
-    rough = (high - low) / count
-    size = 10 ** math.floor(math.log10(rough))
-    step = size * next(factor for factor in (1, 2, 2.5, 5, 10) if factor * size >= rough)
-    step = max(1.0, round(step)) if whole else step
-    first, last = math.floor(low / step), math.ceil(high / step)
-    return [round(number * step, 10) for number in range(first, last + 1)]
-
-
 def sparkline(values: Sequence[float]) -> Markup:
     """A line without axes, for a cell of a table."""
-    _, kept = _thin(range(len(values)), np.asarray(values, np.float64))
+    _, kept = thin(range(len(values)), np.asarray(values, np.float64))
     low, high = float(kept.min()), float(kept.max())
     points = " ".join(
         f"{2 + 96 * place / max(1, len(kept) - 1):.1f},{22 - 20 * (value - low) / ((high - low) or 1):.1f}"

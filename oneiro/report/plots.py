@@ -1,4 +1,4 @@
-"""Learning curves and scatter plots as inline SVG that takes the page's own text colour, in light and in dark."""
+"""Curves for papers, and scatter plots as inline SVG that takes the page's own text colour, in light and in dark."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import textwrap
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -62,23 +61,6 @@ def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float,
         axes.set_aspect("equal")
 
     return _inline(render(_figure(title, size, draw, legend=len(dots) > 1), title).decode())
-
-
-def curves(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> str:
-    """Lines over steps as one `<svg>` element. The same lines are drawn once: a report of runs that were reported
-    before, and the board, which looks again and again, would spend most of their time here.
-    """
-    return _draw_curves(title, tuple((one.label, tuple(one.steps), tuple(one.values)) for one in series), unit, size)
-
-
-@lru_cache(maxsize=512)  # some megabytes
-def _draw_curves(
-    title: str,
-    lines: tuple[tuple[str, tuple[float, ...], tuple[float, ...]], ...],
-    unit: str,
-    size: tuple[float, float],
-) -> str:
-    return _inline(render(curve_figure(title, [Series(*line) for line in lines], unit, size), title).decode())
 
 
 def curve_figure(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> Any:

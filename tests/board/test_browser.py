@@ -97,6 +97,7 @@ def open_page(browser: Browser) -> Iterator[Callable[..., Page]]:
     def open_at(width: int = 1280) -> Page:
         contexts.append(browser.new_context(viewport={"width": width, "height": 800}, accept_downloads=True))
         page = contexts[-1].new_page()
+        page.set_default_timeout(300_000)  # a busy machine is no error
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         return page

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import functools
 import importlib
 import importlib.util
 import io
@@ -302,10 +303,7 @@ class Reader:
 
     def understand(self, command: Command) -> None:
         """What the command line does before it calls anything: an unknown command, option or type raises."""
-        from oneiro import cli
-
-        node: Any = get_command(cli.app)
-        words = command.words
+        node, words = whole_command(), command.words
         try:
             context = node.make_context("oneiro", ["--help"], resilient_parsing=True)
             while hasattr(node, "resolve_command"):
@@ -388,6 +386,14 @@ class Reader:
                 sys.argv = argv
         elif not (ROOT / words[0]).exists() and not (self.place / words[0]).exists():
             raise PageError(f"{command}\nno file {words[0]}")
+
+
+@functools.cache
+def whole_command() -> Any:
+    """`oneiro` with all its commands: half a second to build."""
+    from oneiro import cli
+
+    return get_command(cli.app)
 
 
 def made_by(words: Sequence[str]) -> list[str]:

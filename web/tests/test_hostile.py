@@ -33,7 +33,7 @@ PAGES = {
     "endless redirects": {A: redirect(A, 302)},
     "redirect to a file": {A: redirect("file:///etc/passwd", 302)},
     "redirect outside": {A: redirect("http://169.254.169.254/latest", 302)},
-    "100 MB": {A: Reply(200, HTML, b"<title>T</title>" + b"x" * (100 << 20))},
+    "100 MB": {A: lambda *_: Reply(200, HTML, b"<title>T</title>" + b"x" * (100 << 20))},
     "no UTF-8": {A: Reply(200, HTML, b"<title>T</title><p>\xff\xfe caf\xe9 \x80</p>")},
     "long name": {A: f"<title>T</title><a href='/x'>{'y' * 1_000_000}</a>"},
     "many attributes": {A: "<title>T</title><p " + " ".join(f"a{i}='1'" for i in range(50_000)) + ">z</p>"},

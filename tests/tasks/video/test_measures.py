@@ -1,4 +1,7 @@
-"""Measures of frames equal scikit-image and torchmetrics, frame by frame."""
+"""Measures of frames equal scikit-image and torchmetrics, frame by frame.
+
+Only tests that need them import those: they take two seconds, and every worker collects every file.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from skimage.metrics import mean_squared_error, peak_signal_noise_ratio, structural_similarity
-from torchmetrics.functional.image import structural_similarity_index_measure
 
 from oneiro.models.video.perceptual import Lpips
 from oneiro.tasks.video import measures
@@ -25,6 +26,8 @@ def pair() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def test_errors_and_psnr_equal_scikit_image(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+    from skimage.metrics import mean_squared_error, peak_signal_noise_ratio
+
     found = measures.measure(*pair)
     for place in np.ndindex(2, 3):
         a, b = pair[0][place].numpy().astype(np.float64), pair[1][place].numpy().astype(np.float64)
@@ -35,6 +38,9 @@ def test_errors_and_psnr_equal_scikit_image(pair: tuple[torch.Tensor, torch.Tens
 
 
 def test_ssim_equals_scikit_image_and_torchmetrics(pair: tuple[torch.Tensor, torch.Tensor]) -> None:
+    from skimage.metrics import structural_similarity
+    from torchmetrics.functional.image import structural_similarity_index_measure
+
     found = measures.ssim(*pair)
     for place in np.ndindex(2, 3):
         a, b = pair[0][place].numpy().astype(np.float64), pair[1][place].numpy().astype(np.float64)
