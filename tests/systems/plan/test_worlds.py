@@ -225,3 +225,14 @@ def test_a_text_game_is_measured_by_success_and_by_its_share_of_the_score(monkey
     own = object.__new__(TextGamePlanning)
     monkeypatch.setattr(own, "play_levels", lambda policy: episodes)
     assert own.measure(SimpleNamespace()) == {"success": [1.0], "tokens": 3.0, "score": [0.75]}  # type: ignore[arg-type]
+
+
+def test_a_tokenizer_of_lakes_sees_every_action_often_and_512_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts: list[str] = []
+    monkeypatch.setattr(lakes.languages, "create_tiny", lambda model, seen, seed, tags: texts.extend(seen))
+    own = object.__new__(LakePlanning)
+    own.recipe, own.number = load("plan/frozen-lake", ["preset=smoke"]), 0
+    own.tiny("policy", [SimpleNamespace(state="s", action="Up", after="n")] * 600)  # type: ignore[list-item]
+    counts = Counter(texts)
+    assert all(counts[f"{word}\n"] == 64 for word in ("Left", "Down", "Right", "Up")) and counts["n"] == 512
+    assert counts["s\nUp"] == 512 and counts[lakes.languages.ROLES] == 64

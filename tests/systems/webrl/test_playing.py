@@ -6,9 +6,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from oneiro.episode import Episode, FinishReason
+from oneiro.models.language import LanguageModel
 from oneiro.recipe import load
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
@@ -16,7 +19,7 @@ from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl import pipeline, playing
 from oneiro.systems.webrl.formats import Trace, TraceStep
 from oneiro.systems.webrl.outcome import Features, NoisyOracle, Oracle, Rules
-from oneiro.systems.webrl.processing import rule_labels
+from oneiro.systems.webrl.processing import ranker, rule_labels
 from oneiro.systems.webrl.recipe import WebrlRecipe
 
 RECIPE = load("webrl/sandbox", ["preset=smoke"], WebrlRecipe)
@@ -189,3 +192,25 @@ def test_a_world_has_no_more_actions_than_the_dialogue_has_turns_and_variants_ch
     changed = recipe.of_variant("filtered-bc")
     assert changed.algorithm.name == "filtered-bc" and changed.curriculum == recipe.curriculum
     assert (recipe.attempts, recipe.of_variant("grpo").attempts) == (1, 4)
+
+
+def test_a_step_is_ranked_by_the_mean_probability_of_its_action(tiny: LanguageModel, tmp_path: Path) -> None:
+    rank = ranker(str(tiny.save(tmp_path / "model")))
+    prompt, action = tiny.encode("hello world"), tiny.encode("Left Up")
+    scores = tiny.model(torch.tensor([[*prompt, *action]])).logits[0].log_softmax(-1).detach()
+    expected = [float(scores[len(prompt) - 1 + place, token]) for place, token in enumerate(action)]
+    assert rank({"observation": "hello world", "action": "Left Up"}) == pytest.approx(
+        np.exp(np.mean(expected)), rel=1e-4
+    )
+    assert rank({"observation": "", "action": "Up"}) == 0.0 == rank({"observation": "hello", "action": ""})
+
+
+def test_a_trained_judge_is_read_from_its_checkpoint(tiny: LanguageModel, tmp_path: Path) -> None:
+    tiny.save(tmp_path / "checkpoints" / "outcome-lm")
+    judge = pipeline.language_judge(RECIPE, SimpleNamespace(path=tmp_path))  # type: ignore[arg-type]
+    assert judge.prompt.max_tokens == RECIPE.outcome.max_tokens
+    row = judge.prompt.row(episode(0), True, 0.5)
+    tokens, weights = torch.tensor([row.tokens.tolist()]), row.weights("ce")
+    scores = tiny.model(tokens).logits[0].log_softmax(-1).detach()
+    expected = sum(weights[at] * float(scores[at - 1, row.tokens[at]]) for at in range(1, len(weights)))
+    assert judge.logprobs([row]) == [pytest.approx(expected, rel=1e-3)]

@@ -166,3 +166,25 @@ def test_the_last_fenced_block_counts_unless_it_is_tiny() -> None:
 def test_it_exists_only_for_differences_of_full_transitions(settings: dict[str, str], official: dict[str, str]) -> None:
     with pytest.raises(OneiroError, match="only for transition=full"):
         TextGamePredictorConfig(**settings, **official)
+
+
+def test_a_property_that_comes_is_a_change_and_so_are_contents() -> None:
+    new = case([thing(1, "room", (), lit=True), thing(2, "cup", full=False, heat=20, dirty=True)])
+    right = [thing(1, "room", (), lit=True), thing(2, "cup", full=False, heat=20, dirty=True)]
+    assert official_score(told(right), new).changed == 1.0
+    assert official_score(told(right[1:]), new).changed == 0.5  # the cup still lies in the room
+    assert official_score(told(right[:1]), new).changed == 0.5
+    found = official_score(told([]), new)
+    # lit, the room's contents, full, heat, dirty, the cup's contents: two of six are wrong.
+    assert (found.changed, found.items) == (0.0, pytest.approx(4 / 6))
+
+
+def test_scores_count_by_their_entries_and_a_missing_object_is_one_wrong_item() -> None:
+    won = {"score": 1, "gameOver": True, "gameWon": True}
+    assert official_score(told([], score={"score": 1, "gameOver": True}), case(STATE, won)).score == pytest.approx(
+        2 / 3
+    )
+    gone = official_score(told([], removed=[2]), case(STATE))
+    assert gone.items == pytest.approx(2 / 3)  # lit and the room's contents are right, the cup is missing
+    bare = official_score(told([{"uuid": 2, "contains": []}]), case(STATE))
+    assert bare.items == pytest.approx(3 / 4) and bare.changed is None and not bare.void

@@ -11,7 +11,16 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.tasks.textgame.parse import MARKER
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.tasks.textgame.prompt import cut, pick_examples, rationale, rules_text
+from oneiro.tasks.textgame.prompt import (
+    _edit,
+    cut,
+    describe_score,
+    instructions,
+    pick_examples,
+    rationale,
+    rules_text,
+    sentences,
+)
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_rules
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.state import Transition
@@ -167,3 +176,72 @@ def test_a_prompt_is_cut_before_its_command_and_nothing_is_lost(cases: list[Tran
             shared, own = cut(text)
             assert shared + own == text
             assert own.startswith(f"Command: {case.action}") if kind != "tick" else not own
+
+
+def thing(uuid: int, name: str, contains: tuple[str, ...] = (), **properties: object) -> dict[str, object]:
+    return {"uuid": uuid, "name": name, "type": name.title(), "properties": properties, "contains": list(contains)}
+
+
+def test_every_difference_of_two_states_is_a_sentence() -> None:
+    before = [
+        thing(1, "box", ("pen", "cup")),
+        thing(2, "bag", ("key",)),
+        thing(3, "cup", hot=1, wet=True),
+        thing(4, "fly"),
+    ]
+    after = [
+        thing(1, "box", ("key",)),
+        thing(2, "sack", ("pen", "pea")),
+        thing(3, "cup", hot=2, full=False),
+        thing(5, "pea"),
+    ]
+    assert sorted(sentences(before, after)) == sorted(  # type: ignore[arg-type]
+        [
+            "fly vanishes.",
+            "pea comes into being as a Pea with {}.",
+            "cup is no longer in box.",
+            "key moves from bag to box.",
+            "pea is now in sack.",
+            "pen moves from box to sack.",
+            'name of bag changes from "bag" to "sack".',
+            'type of bag changes from "Bag" to "Sack".',
+            "hot of cup changes from 1 to 2.",
+            "cup loses wet.",
+            "cup gains full false.",
+        ]
+    )
+
+
+def test_a_score_is_told_in_one_sentence() -> None:
+    def score(points: int, over: bool = False, won: bool = False) -> dict[str, object]:
+        return {"score": points, "gameOver": over, "gameWon": won}
+
+    assert describe_score(score(1), score(1)) == "it stays 1."
+    assert describe_score(score(1), score(3)) == "1 becomes 3."
+    assert describe_score(score(1), score(3, True, True)) == "1 becomes 3, and the game is won."
+    assert describe_score(score(1), score(1, True)) == "the game is lost."
+    assert describe_score(score(1, True), score(2, True)) == "1 becomes 2."
+    assert describe_score(score(1, True, True), score(1, False, True)) == "its entries change."
+
+
+def test_an_edit_holds_what_is_new_lost_added_and_dropped() -> None:
+    old, new = thing(3, "cup", ("a", "a", "b"), hot=1, wet=True), thing(3, "mug", ("a", "c"), hot=1, full=True)
+    assert _edit(old, new) == {
+        "uuid": 3, "name": "mug", "type": "Mug", "properties": {"full": True}, "lost": ["wet"], "added": ["c"],
+        "dropped": ["a", "b"],
+    }  # fmt: skip
+    assert _edit({}, thing(4, "pea")) == {"uuid": 4, "name": "pea", "type": "Pea"}
+    assert _edit(old, old) == {"uuid": 3}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_instructions_ask_for_the_form_and_for_a_score_only_with_whole_steps(kind: str) -> None:
+    texts = {output: instructions(kind, output, False) for output in ("full", "edits", "difference")}  # type: ignore[arg-type]
+    if kind == "score":
+        assert set(texts.values()) == {texts["full"]} and "gameWon" in texts["full"]
+        return
+    assert len(set(texts.values())) == 3 and ('"edited"' in texts["edits"]) and ('"game_state"' in texts["full"])
+    assert '"edited"' not in texts["full"] + texts["difference"] and '"game_state"' not in texts["edits"]
+    assert {("gameWon" in texts["full"]), ('"score"' in texts["edits"])} == {kind == "full"}
+    reasoned = instructions(kind, "full", True)  # type: ignore[arg-type]
+    assert reasoned != texts["full"] and MARKER in reasoned
