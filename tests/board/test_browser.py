@@ -20,6 +20,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
+from oneiro.runtime.files import write_json
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.grid.model import GridMetadata
 from oneiro.tasks.grid.predictor import GridPredictorConfig
@@ -53,6 +54,12 @@ def make_run(path: Path, word: str, gain: float = 0.0) -> None:
         ]
         for step in (2, 4, 6):
             run.episodes("rl", step, [{**row, "success": bool(row["score"])} for row in rows])
+        candidates = [
+            {"action": word, "value": 0.5, "predicted": STATES[1]},
+            {"action": "Up", "value": 0, "predicted": word},
+        ]
+        decisions = [{"state": state, "next_state": word, "choice": word, "candidates": candidates} for state in STATES]
+        write_json(path / "traces.json", {"traces": [{"label": word, "world": "frozen-lake", "turns": decisions}] * 2})
         run.summary({"tables": [table.data()]})
         run.finish()
 
@@ -170,15 +177,56 @@ def test_everything_by_keyboard(address: str, open_page: Callable[..., Page], wi
     page.wait_for_url(address)
 
 
-def test_two_ticked_runs_are_compared(address: str, open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    page.goto(address)
-    page.check("[aria-label='compare one']")
-    page.check("[aria-label='compare other']")
-    page.click("text=Compare the ticked runs")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_runs_are_ticked_and_compared_by_keyboard(address: str, open_page: Callable[..., Page], width: int) -> None:
+    page = open_page(width)
+    page.goto(address + "?q=o")  # newest first: hostile, other, one
+    for key in ("j", "j", "x", "j", "x", "c"):
+        page.keyboard.press(key)
+    page.wait_for_url("**/compare?run=other&run=one")
     difference = page.locator(".paired tr:nth-child(2) td:nth-child(4) b")
     assert difference.inner_text() in ("0.25", "-0.25")
     assert "3 cases that both attempted" in page.inner_text("main")
+    reach(page, "[name=one]")
+    page.keyboard.type("one")  # a select goes to the entry that begins so
+    reach(page, "[name=other]")
+    page.keyboard.type("other")
+    reach(page, "form button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**one=one%7Crl%7C6&other=other%7Crl%7C6")
+    assert difference.inner_text() == "0.25"
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/episode?run=other**")
+
+
+def reach(page: Page, selector: str) -> None:
+    """By Tab alone."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_decisions_of_a_planner_are_walked_by_keyboard(
+    address: str, open_page: Callable[..., Page], width: int
+) -> None:
+    page = open_page(width)
+    page.goto(address + "run?run=one")
+    reach(page, "a[href^=traces]")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/traces?run=one")
+    for _ in range(4):
+        page.keyboard.press("j")
+    assert page.locator(".decision.at").get_attribute("id") == "decision-2-1"  # the first one has three
+    assert page.locator(".decision.at").evaluate("one => Math.abs(one.getBoundingClientRect().top) < 40")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#decision-1-3")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/run?run=one")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -187,7 +235,8 @@ def test_hostile_runs_are_inert_and_every_page_fits_its_width(
 ) -> None:
     page = open_page(width)
     episodes = [f"episode?run={name}&stage=rl&step=2&at=0" for name in ("hostile", "one")]
-    for path in ("", "run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile", *episodes):
+    runs = ["run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile&run=one", "traces?run=hostile"]
+    for path in ("", *runs, *episodes):
         page.goto(address + path)
         assert page.title().endswith("· Oneiro") and page.title() != "owned"
         assert page.locator("main script, main img, main iframe").count() == 0
