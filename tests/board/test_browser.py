@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -272,10 +273,9 @@ def test_a_person_plays_with_the_arrow_keys(
         page.click("text=Play frozen-lake")
         page.wait_for_url("**/play?run=run**")
         page.keyboard.press("ArrowUp")
-        page.locator(".history li").wait_for()
-        assert page.url.endswith("&do=Up")
-        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")  # before the first was answered: it waits for its turn
         page.locator(".history li >> nth=1").wait_for()
+        assert page.url.endswith("&do=Up&do=Right")
         page.click("text=free")
         page.wait_for_url("**mode=free&do=Up&do=Right")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -284,6 +284,29 @@ def test_a_person_plays_with_the_arrow_keys(
         page.click("text=Save as an episode")
         page.wait_for_url("**/episode?run=run&stage=play&step=0&at=0")
         assert page.locator(".turn kbd").first.inner_text() == "Up"
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec("metaworld") is None, reason="needs Meta-World (pip install oneiro[robot])")
+def test_a_person_drives_the_robot_by_keyboard(
+    open_page: Callable[..., Page], finished: Callable[[str, str], Path]
+) -> None:
+    run = finished("rlvr/video-single", "smoke")
+    with served(run) as url:
+        page = open_page(390)
+        page.goto(f"{url}run?run={run.name}")
+        reach(page, "a[href$='model=rl']")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/play?**", timeout=120_000)
+        for key in ("d", "w", "."):
+            page.keyboard.press(key)
+        page.locator(".history li >> nth=2").wait_for()
+        assert page.locator(".history li a").all_inner_texts() == ["x +", "y +", "wait"]
+        assert page.locator(".side img.frame").count() == 2 and "dB" in page.inner_text(".side h2 span")
+        page.keyboard.press("Backspace")  # Z closes the gripper
+        page.locator(".history li >> nth=2").wait_for(state="detached")
+        page.keyboard.press("Escape")
+        page.wait_for_url("**/run?**")
 
 
 def test_a_person_plays_on_web_pages_by_keyboard_alone(
@@ -314,7 +337,8 @@ def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(address: str, b
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
     for width in (390, 1280):
         page = browser.new_context(viewport={"width": width, "height": 800}, bypass_csp=True).new_page()
-        for path in ("", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"):
+        paths = ["", "?status=silent", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"]
+        for path in (*paths, "traces?run=one", "episode?run=one&stage=rl&step=2&at=0", "run?run=nothing"):
             page.goto(address + path)
             faults = axe.Axe().run(page).response["violations"]
             assert [fault["id"] for fault in faults if fault["impact"] in ("serious", "critical")] == [], path

@@ -128,7 +128,7 @@ document.addEventListener("keydown", event => {
   if (writing) return;
   if (event.key === "/") { const field = $("input[type=search]"); if (field) { event.preventDefault(); field.focus(); } return; }
   const act = $$("[data-key]").find(one => one.dataset.key === event.key);
-  if (act) { event.preventDefault(); if (!moving) act.click(); else if (!event.repeat) waiting = event.key; return; }
+  if (act) { event.preventDefault(); if (!moving) act.click(); else if (!event.repeat) waiting.push(event.key); return; }
   if (event.target.closest("svg.curve")) return;
   if (event.key === "j") step(1);
   if (event.key === "k") step(-1);
@@ -141,7 +141,8 @@ document.addEventListener("keydown", event => {
 
 // Play: moves change the page in place, one at a time: the links of a page know only the moves before it.
 // Opening a model takes a while the first time, so its button says so.
-let moving = false, waiting = "";
+const waiting = [];
+let moving = false;
 document.addEventListener("click", async event => {
   const link = event.target.closest("main a[href^='play?']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || !link.href) return;
@@ -155,9 +156,8 @@ document.addEventListener("click", async event => {
     shown = location.search;
   } catch { location.href = link.href; }
   moving = false;
-  const next = $$("[data-key]").find(one => one.dataset.key === waiting);
-  waiting = "";
-  next?.click();
+  const key = waiting.shift();
+  $$("[data-key]").find(one => one.dataset.key === key)?.click();
 });
 // Back to another session; a link to a part of this page is no other one.
 addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 
 import numpy as np
 import torch
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # both data sets are here
 if torch.version.cuda is None:
     # The operators of torchvision's wheel need CUDA. LeRobot uses none of them, but importing it asks for these two.
     for name in ("nms", "qnms"):
