@@ -167,7 +167,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
     cells, true_cells = grid_cells(text), grid_cells(truth)
     if cells is None:
         return None
-    known: Mapping[str, str] = GLYPHS.get(world.partition(":")[0], {})
+    known: Mapping[str, str] = next((glyphs for name, glyphs in GLYPHS.items() if world.startswith(name)), {})
     width, height = len(cells[0]) * CELL, len(cells) * CELL
     parts, frames = [], []
     for row, line in enumerate(cells):

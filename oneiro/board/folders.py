@@ -124,7 +124,8 @@ class RunFolder:
                 if place and any(row[place].measured for row in table.rows):
                     rows = [(str(row[0].value), row[place]) for row in table.rows if row[place].value is not None]
                     own = [row for row in rows if not row[0].lower().startswith(TRIVIAL)] or rows
-                    return [(label, cell, table, column) for label, cell in own[-most:]]
+                    last = dict(own)  # of rows with one name, as a variant's phases have it, the last
+                    return [(label, cell, table, column) for label, cell in list(last.items())[-most:]]
         return []
 
     def leading_metric(self) -> tuple[str, str, MetricLine] | None:

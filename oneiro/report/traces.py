@@ -16,6 +16,7 @@ from oneiro.runtime.files import read_json
 FILE = "traces.json"
 MAX_TRACES = 40  # the page is one file that a browser opens at once
 MAX_CANDIDATES = 12
+MAX_NAME_CHARS = 200  # of a label, world or level
 
 
 @dataclass(frozen=True)
@@ -72,9 +73,9 @@ def show(trace: dict[str, Any]) -> ShownTrace:
     """One stored trace, cut to a readable size."""
     turns = trace["turns"]
     return ShownTrace(
-        label=str(trace.get("label", "")),
-        world=str(trace.get("world", "")),
-        task=str(trace.get("task", "")),
+        label=str(trace.get("label", ""))[:MAX_NAME_CHARS],
+        world=str(trace.get("world", ""))[:MAX_NAME_CHARS],
+        task=str(trace.get("task", ""))[:MAX_NAME_CHARS],
         success=bool(trace.get("success")),
         decisions=[_decision(turn) for turn in turns[:MAX_TURNS]],
         hidden_decisions=max(0, len(turns) - MAX_TURNS),

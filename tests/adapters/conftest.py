@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -21,11 +21,12 @@ Script = Callable[..., str]
 def with_library(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[..., Script]:
     """`with_library("trl==1.16.*")(script, *arguments)`: what a script of `scripts/` prints where it is installed.
 
-    The environment is made once, in pytest's cache. Where nothing can be installed, the test is skipped.
+    The environment is made once, in pytest's cache. Where nothing can be installed, the test is skipped. `bare`: what
+    is installed without what it asks for, where that would bring another torch.
     """
 
-    def install(*requirements: str) -> Script:
-        name = "".join(c if c.isalnum() else "-" for c in requirements[0])
+    def install(*requirements: str, bare: Sequence[str] = ()) -> Script:
+        name = "".join(c if c.isalnum() else "-" for c in (*bare, *requirements)[0])
         home = Path(request.config.cache.mkdir("doors"))
         venv, done = home / name, home / name / "installed"
         with FileLock(home / f"{name}.lock"):
@@ -36,9 +37,10 @@ def with_library(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[...
                 own = Path(subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip())
                 # Behind its own packages, those of this environment: torch need not be there twice.
                 (own / "zz_below.pth").write_text(sysconfig.get_path("purelib"))
-                installed = subprocess.run([python, "-m", "pip", "install", "-q", *requirements], capture_output=True)
-                if installed.returncode:
-                    pytest.skip(f"{requirements[0]} cannot be installed: {installed.stderr.decode()[-300:]}")
+                for packages in filter(None, (requirements, bare and ("--no-deps", *bare))):
+                    installed = subprocess.run([python, "-m", "pip", "install", "-q", *packages], capture_output=True)
+                    if installed.returncode:
+                        pytest.skip(f"{packages[-1]} cannot be installed: {installed.stderr.decode()[-300:]}")
                 done.touch()
 
         def run(script: str, *arguments: object) -> str:

@@ -1,9 +1,11 @@
-"""LeRobot's files, written and read again by us."""
+"""LeRobot's files, written and read again by us, and by LeRobot itself."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -47,3 +49,19 @@ def test_mistakes_are_one_line(tmp_path: Path) -> None:
         write_lerobot(folder, [episode(2, "open", 0)])
     with pytest.raises(OneiroError, match="has no feature 'joints'"):
         next(read_lerobot(folder, action="joints"))
+
+
+@pytest.mark.thorough
+def test_lerobot_opens_what_we_wrote_and_we_read_what_it_wrote(
+    with_library: Callable[..., Any], tmp_path: Path
+) -> None:
+    lengths, tasks = (5, 7, 4), ("open", "close", "open")
+    written = [episode(length, task, seed) for seed, (length, task) in enumerate(zip(lengths, tasks, strict=True))]
+    folder = write_lerobot(tmp_path / "set", written, fps=5)
+    needed = ("huggingface-hub<1", "av", "jsonlines", "draccus==0.10.*", "einops", "deepdiff", "termcolor", "pandas")
+    run = with_library("datasets>=4,<4.2", *needed, bare=("lerobot==0.4.*", "torchvision==0.28.*"))
+    result = json.loads(run("lerobot_reads.py", folder).split("RESULT ")[1])
+    assert (result["episodes"], result["frames"]) == (3, 16) and result["actions"] and result["pixels"] < 1e-3
+    assert result["tasks"] == ["open"] * 5 + ["close"] * 7 + ["open"] * 4
+    assert result["stats"] == ["action", "observation.images.main"]
+    assert result["back"] == [True] * 3

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
+from oneiro.runtime.files import write_json
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.grid.model import GridMetadata
 from oneiro.tasks.grid.predictor import GridPredictorConfig
@@ -53,6 +55,12 @@ def make_run(path: Path, word: str, gain: float = 0.0) -> None:
         ]
         for step in (2, 4, 6):
             run.episodes("rl", step, [{**row, "success": bool(row["score"])} for row in rows])
+        candidates = [
+            {"action": word, "value": 0.5, "predicted": STATES[1]},
+            {"action": "Up", "value": 0, "predicted": word},
+        ]
+        decisions = [{"state": state, "next_state": word, "choice": word, "candidates": candidates} for state in STATES]
+        write_json(path / "traces.json", {"traces": [{"label": word, "world": "frozen-lake", "turns": decisions}] * 2})
         run.summary({"tables": [table.data()]})
         run.finish()
 
@@ -171,15 +179,56 @@ def test_everything_by_keyboard(address: str, open_page: Callable[..., Page], wi
     page.wait_for_url(address)
 
 
-def test_two_ticked_runs_are_compared(address: str, open_page: Callable[..., Page]) -> None:
-    page = open_page()
-    page.goto(address)
-    page.check("[aria-label='compare one']")
-    page.check("[aria-label='compare other']")
-    page.click("text=Compare the ticked runs")
+@pytest.mark.parametrize("width", [390, 1280])
+def test_runs_are_ticked_and_compared_by_keyboard(address: str, open_page: Callable[..., Page], width: int) -> None:
+    page = open_page(width)
+    page.goto(address + "?q=o")  # newest first: hostile, other, one
+    for key in ("j", "j", "x", "j", "x", "c"):
+        page.keyboard.press(key)
+    page.wait_for_url("**/compare?run=other&run=one")
     difference = page.locator(".paired tr:nth-child(2) td:nth-child(4) b")
     assert difference.inner_text() in ("0.25", "-0.25")
     assert "3 cases that both attempted" in page.inner_text("main")
+    reach(page, "[name=one]")
+    page.keyboard.type("one")  # a select goes to the entry that begins so
+    reach(page, "[name=other]")
+    page.keyboard.type("other")
+    reach(page, "form button")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**one=one%7Crl%7C6&other=other%7Crl%7C6")
+    assert difference.inner_text() == "0.25"
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/episode?run=other**")
+
+
+def reach(page: Page, selector: str) -> None:
+    """By Tab alone."""
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+            return
+    raise AssertionError(f"Tab does not reach {selector}")
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_decisions_of_a_planner_are_walked_by_keyboard(
+    address: str, open_page: Callable[..., Page], width: int
+) -> None:
+    page = open_page(width)
+    page.goto(address + "run?run=one")
+    reach(page, "a[href^=traces]")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/traces?run=one")
+    for _ in range(4):
+        page.keyboard.press("j")
+    assert page.locator(".decision.at").get_attribute("id") == "decision-2-1"  # the first one has three
+    assert page.locator(".decision.at").evaluate("one => Math.abs(one.getBoundingClientRect().top) < 40")
+    page.keyboard.press("k")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#decision-1-3")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/run?run=one")
 
 
 @pytest.mark.parametrize("width", [390, 1280])
@@ -188,7 +237,8 @@ def test_hostile_runs_are_inert_and_every_page_fits_its_width(
 ) -> None:
     page = open_page(width)
     episodes = [f"episode?run={name}&stage=rl&step=2&at=0" for name in ("hostile", "one")]
-    for path in ("", "run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile", *episodes):
+    runs = ["run?run=hostile", "step?run=hostile&stage=rl&step=2", "compare?run=hostile&run=one", "traces?run=hostile"]
+    for path in ("", *runs, *episodes):
         page.goto(address + path)
         assert page.title().endswith("· Oneiro") and page.title() != "owned"
         assert page.locator("main script, main img, main iframe").count() == 0
@@ -224,10 +274,9 @@ def test_a_person_plays_with_the_arrow_keys(
         page.click("text=Play frozen-lake")
         page.wait_for_url("**/play?run=run**")
         page.keyboard.press("ArrowUp")
-        page.locator(".history li").wait_for()
-        assert page.url.endswith("&do=Up")
-        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowRight")  # before the first was answered: it waits for its turn
         page.locator(".history li >> nth=1").wait_for()
+        assert page.url.endswith("&do=Up&do=Right")
         page.click("text=free")
         page.wait_for_url("**mode=free&do=Up&do=Right")
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -236,6 +285,29 @@ def test_a_person_plays_with_the_arrow_keys(
         page.click("text=Save as an episode")
         page.wait_for_url("**/episode?run=run&stage=play&step=0&at=0")
         assert page.locator(".turn kbd").first.inner_text() == "Up"
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(find_spec("metaworld") is None, reason="needs Meta-World (pip install oneiro[robot])")
+def test_a_person_drives_the_robot_by_keyboard(
+    open_page: Callable[..., Page], finished: Callable[[str, str], Path]
+) -> None:
+    run = finished("rlvr/video-single", "smoke")
+    with served(run) as url:
+        page = open_page(390)
+        page.goto(f"{url}run?run={run.name}")
+        reach(page, "a[href$='model=rl']")
+        page.keyboard.press("Enter")
+        page.wait_for_url("**/play?**", timeout=120_000)
+        for key in ("d", "w", "."):
+            page.keyboard.press(key)
+        page.locator(".history li >> nth=2").wait_for()
+        assert page.locator(".history li a").all_inner_texts() == ["x +", "y +", "wait"]
+        assert page.locator(".side img.frame").count() == 2 and "dB" in page.inner_text(".side h2 span")
+        page.keyboard.press("Backspace")  # Z closes the gripper
+        page.locator(".history li >> nth=2").wait_for(state="detached")
+        page.keyboard.press("Escape")
+        page.wait_for_url("**/run?**")
 
 
 def test_a_person_plays_on_web_pages_by_keyboard_alone(
@@ -266,7 +338,8 @@ def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(address: str, b
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
     for width in (390, 1280):
         page = browser.new_context(viewport={"width": width, "height": 800}, bypass_csp=True).new_page()
-        for path in ("", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"):
+        paths = ["", "?status=silent", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"]
+        for path in (*paths, "traces?run=one", "episode?run=one&stage=rl&step=2&at=0", "run?run=nothing"):
             page.goto(address + path)
             faults = axe.Axe().run(page).response["violations"]
             assert [fault["id"] for fault in faults if fault["impact"] in ("serious", "critical")] == [], path

@@ -15,12 +15,13 @@ from oneiro.agents.planning import textgames, webpages
 from oneiro.agents.planning.base import EveryAction, Judged, PlannerSettings
 from oneiro.agents.planning.policy import PlanningPolicy, make_planner
 from oneiro.agents.planning.values import RuleValue
+from oneiro.board import kinds
 from oneiro.board import play as players
 from oneiro.board.folders import Runs
 from oneiro.board.kinds import ask_planner, physics_table, textgame_table, web_table
 from oneiro.board.play import play
 from oneiro.board.server import make_app
-from oneiro.board.tables import PlayTable, playable
+from oneiro.board.tables import Option, PlayTable, playable
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.rundir.run import Run
@@ -275,3 +276,42 @@ def test_the_model_is_asked_for_the_action_as_it_reads_on_its_own_state(true_tab
     assert (
         step.action == "Up" and not step.exact and step.predicted == play(true_table, "", SEED, ["Down"], "step").truth
     )
+
+
+@pytest.mark.parametrize("path", ["/play", "/frame"])
+def test_nothing_a_model_or_a_world_says_in_play_becomes_markup(
+    run_folder: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    class Says(Dynamics[str]):
+        def predict(
+            self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0
+        ) -> list[list[Imagined[str]]]:
+            return [[Imagined(action)] for _, action in pairs]
+
+    def answer(word: str) -> Any:
+        table = PlayTable(
+            Cached(Says()),
+            lambda game: make("frozen-lake", **LAKE),
+            lambda world: word + render(world),
+            lambda world: {word: word},
+            games=(word,),
+            ask=lambda world: [Option(word, word, 0.5)],
+            document=lambda world: word,
+            about=word,
+        )
+        monkeypatch.setattr(kinds, "open_table", lambda model: table)
+        client = TestClient(make_app([run_folder]), base_url="http://localhost")
+        return client.get(
+            path,
+            params={"run": "run", "model": "world-model", "ask": 1, "frame": 1, "do": [word.replace("\ud800", "")]},
+        )
+
+    hostile = answer("</pre><script>alert(1)</script><img src=x onerror=alert(1)>\x1b[31m\u202eabc\ud800")
+    assert hostile.status_code == 200
+    if path == "/frame":  # the page of a site as it is, where nothing can run, load or lead anywhere
+        policy = hostile.headers["content-security-policy"]
+        assert policy.startswith("default-src 'none'") and policy.endswith("; sandbox")
+        return
+    tags = re.compile(r"<(?:script|img|iframe|a|svg|form|input|option)\b")
+    assert sorted(tags.findall(hostile.text)) == sorted(tags.findall(answer("word").text))
+    assert "<script>alert" not in hostile.text and not re.search("[\x00-\x08\x0b-\x1f\u202e]", hostile.text)

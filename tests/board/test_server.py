@@ -6,16 +6,21 @@ import re
 import socket
 from pathlib import Path
 
+import numpy as np
 import pytest
 from starlette.testclient import TestClient
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
 
 from oneiro import cli
 from oneiro.board import draw, views
 from oneiro.board.episodes import EpisodeRow
 from oneiro.board.server import make_app
+from oneiro.episode import Episode, Row, Segment, given
 from oneiro.recipe import Recipe
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
+from oneiro.runtime.files import write_json
 
 HOSTILE = "</pre><script>alert('x')</script><img src=x onerror=alert(1)>\x1b[31m\u202eabc\ud800${7*7}{{ 7*7 }}שלום"
 LAKE = "P _\n_ G"
@@ -41,9 +46,18 @@ def make_run(path: Path, word: str = "word", seed: int = 0, gain: float = 0.0) -
                 rows[-1] |= {"turns": turns, "terms": {word: [0.5]}, "error": word}
         run.episodes("rl", 1, rows)
         run.episodes("rl", 3, rows[:2])
+        run.tokens("rl", 1, [Episode([Row([given([0]), Segment(np.array([1]), True, logprobs=np.zeros(1))])])])
+        candidates = [{"action": name, "value": 0.5, "predicted": name} for name in (word, LAKE)]
+        turn = {"state": word, "next_state": word, "choice": word, "plan": [word] * 2, "candidates": candidates}
+        trace = {"label": word, "world": word, "task": word, "turns": [turn, {**turn, "state": LAKE}]}
+        write_json(path / "traces.json", {"traces": [trace]})
         curve = {"title": f"Success {word}", "key": "success", "unit": "%", "stages": {word: "rl"}}
         run.summary({"tables": [table.data()], "curves": [curve], "notes": [word]})
         run.finish()
+    weights = path / "checkpoints" / "rl" / "model"
+    weights.mkdir(parents=True)
+    (weights / "config.json").write_text("{}")
+    Tokenizer(WordLevel({word.replace("\ud800", ""): 0, "other": 1})).save(str(weights / "tokenizer.json"))
     return path
 
 
@@ -61,9 +75,14 @@ def client(runs: Path) -> TestClient:
     return TestClient(make_app([runs]), base_url="http://127.0.0.1:7780")
 
 
-PAGES = ["/", "/run?run={}", "/run?run={}&all=1", "/step?run={}&stage=rl&step=1", "/compare?run={}"] + [
-    f"/episode?run={{}}&stage=rl&step=1&at={at}" for at in (0, 7)
-]
+PAGES = [
+    "/",
+    "/run?run={}",
+    "/run?run={}&all=1",
+    "/step?run={}&stage=rl&step=1",
+    "/compare?run={}",
+    "/traces?run={}",
+] + [f"/episode?run={{}}&stage=rl&step=1&at={at}" for at in ("0", "7", "0&colour=author")]
 
 
 # What it refuses
@@ -157,8 +176,15 @@ def test_nothing_a_model_writes_becomes_markup(client: TestClient, path: str) ->
 def test_long_texts_are_cut_on_the_page_and_whole_behind_it(tmp_path: Path) -> None:
     reply = "<b>" + "x" * 5_000_000
     with Run.open(tmp_path / "run", Recipe(system="toy")) as run:
-        run.episodes("rl", 1, [{"turns": [{"reply": reply, "state": reply, "next_state": reply, "prediction": "y"}]}])
+        turn = {"reply": reply, "state": reply, "next_state": reply, "prediction": "y", "actions": [reply]}
+        run.episodes(
+            "rl", 1, [{"turns": [turn], "task": reply, "world": reply, "finish_reason": reply, "error": reply}]
+        )
+        turn = {**turn, "choice": reply, "candidates": [{"action": reply, "value": 0, "predicted": reply}] * 99}
+        write_json(run.path / "traces.json", {"traces": [{"label": reply, "task": reply, "turns": [turn]}]})
     client = TestClient(make_app([tmp_path]), base_url="http://localhost")
+    for path in ("step?run=run&stage=rl&step=1", "compare?run=run", "traces?run=run", "?q=run"):
+        assert len(client.get(path).text) < 200_000, path
     page = client.get("/episode?run=run&stage=rl&step=1&at=0").text
     assert len(page) < 200_000 and "more characters" in page
     whole = client.get("/text?run=run&stage=rl&step=1&at=0&turn=0&part=reply")

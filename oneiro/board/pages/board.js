@@ -3,7 +3,7 @@
 const $ = (query, root = document) => root.querySelector(query);
 const $$ = (query, root = document) => [...root.querySelectorAll(query)];
 const tip = $("#tip"), live = +document.body.dataset.live;
-let seen = live ? $("main").innerHTML : "";
+let shown = location.search, seen = live ? $("main").innerHTML : "";
 
 function showTip(text, x, y) {
   tip.textContent = text;
@@ -78,6 +78,7 @@ function readToggles() {
     const url = new URL(location);
     hidden.size ? url.searchParams.set("hide", [...hidden].join(",")) : url.searchParams.delete("hide");
     history.replaceState(null, "", url);
+    shown = location.search;
     apply();
   }));
   apply();
@@ -96,16 +97,29 @@ function read() {
 }
 read();
 
-// Keys. Pages with a next and a previous one (episodes) turn them; lists move a row.
+// Keys. Pages with a next and a previous one (episodes) turn them; lists and decisions move by one.
+const ROWS = "tr[data-row], .decision";
 let row = -1;
 function step(by) {
-  const turned = $(by > 0 ? "a[rel=next]" : "a[rel=prev]"), rows = $$("tr[data-row]");
-  if (!rows.length) { if (turned && turned.href) turned.click(); return; }
+  const turned = $(by > 0 ? "a[rel=next]" : "a[rel=prev]"), rows = $$(ROWS);
+  if (!rows[row + by] && turned?.href) return turned.click();
+  if (!rows.length) return;
   rows[row]?.classList.remove("at");
   row = Math.max(0, Math.min(row + by, rows.length - 1));
   rows[row].classList.add("at");
-  rows[row].scrollIntoView({block: "nearest"});
+  rows[row].scrollIntoView({block: rows[row].tagName === "TR" ? "nearest" : "start"});
   $("a", rows[row])?.focus({preventScroll: true});
+}
+// What an address shows now.
+const load = async address => new DOMParser().parseFromString(await (await fetch(address)).text(), "text/html").querySelector("main");
+// A newer page in the place of this one; whoever walks by keys stays where they are.
+function renew(fresh) {
+  const held = document.activeElement.closest("main a")?.textContent;
+  $("main").replaceWith(document.adoptNode(fresh));
+  read();
+  if (held) $$("main a").find(link => link.textContent === held)?.focus({preventScroll: true});
+  row = $$(ROWS).findIndex(one => one.contains(document.activeElement));
+  $$(ROWS)[row]?.classList.add("at");
 }
 document.addEventListener("keydown", event => {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -114,36 +128,45 @@ document.addEventListener("keydown", event => {
   if (writing) return;
   if (event.key === "/") { const field = $("input[type=search]"); if (field) { event.preventDefault(); field.focus(); } return; }
   const act = $$("[data-key]").find(one => one.dataset.key === event.key);
-  if (act) { event.preventDefault(); act.click(); return; }
+  if (act) { event.preventDefault(); if (!moving) act.click(); else if (!event.repeat) waiting.push(event.key); return; }
   if (event.target.closest("svg.curve")) return;
   if (event.key === "j") step(1);
   if (event.key === "k") step(-1);
+  if (event.key === "x") $("tr.at input[type=checkbox]")?.click();
   if (replay && event.target.tagName !== "BUTTON" && event.target.type !== "range") {
     const key = {ArrowLeft: "back", ArrowRight: "on", " ": "play"}[event.key];
     if (key) { event.preventDefault(); replay[key](); }
   }
 });
 
-// Play: moves change the page in place. Opening a model takes a while the first time, so its button says so.
+// Play: moves change the page in place, one at a time: the links of a page know only the moves before it.
+// Opening a model takes a while the first time, so its button says so.
+const waiting = [];
+let moving = false;
 document.addEventListener("click", async event => {
   const link = event.target.closest("main a[href^='play?']");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey || !link.href) return;
   if (!$(".table")) { link.textContent = "Opening the model …"; return; }
   event.preventDefault();
-  const text = await (await fetch(link.href)).text();
-  const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
-  history.pushState(null, "", link.href);
-  $("main").replaceWith(document.adoptNode(fresh));
-  reachBoxes();
+  if (moving) return;
+  moving = true;
+  try {
+    renew(await load(link.href));
+    history.pushState(null, "", link.href);
+    shown = location.search;
+  } catch { location.href = link.href; }
+  moving = false;
+  const key = waiting.shift();
+  $$("[data-key]").find(one => one.dataset.key === key)?.click();
 });
-addEventListener("popstate", () => location.reload());
+// Back to another session; a link to a part of this page is no other one.
+addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });
 
 // A run at work: look again now and then, and change the page only where something is new and nobody is busy on it.
 if (live) setInterval(async () => {
   if (document.hidden || !tip.hidden || /^(INPUT|SELECT)$/.test(document.activeElement.tagName) || $("input:checked")) return;
   try {
-    const text = await (await fetch(location.href)).text();
-    const fresh = new DOMParser().parseFromString(text, "text/html").querySelector("main");
-    if (fresh && fresh.innerHTML !== seen) { seen = fresh.innerHTML; $("main").replaceWith(document.adoptNode(fresh)); row = -1; read(); }
+    const fresh = await load(location.href);
+    if (fresh.innerHTML !== seen) { seen = fresh.innerHTML; renew(fresh); }
   } catch { /* the board was closed; the page stays as it is */ }
 }, live * 1000);

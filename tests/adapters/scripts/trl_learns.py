@@ -33,7 +33,7 @@ texts = [f"Arms: {a} and {b}. You pulled {a}; it paid 0.1" for a in names for b 
 language = create_tiny(ModelSettings(layers=2, width=64, heads=2, mlp=128, vocabulary=700), texts, 0, TAG_TOKENS)
 chat = ChatFormat(language.tokenizer)
 lessons = [
-    chat.answered(chat.opening(row["prompt"][0]["content"]), f"<answer>{name}</answer>")
+    chat.answer_row(chat.opening(row["prompt"][0]["content"]), f"<answer>{name}</answer>")
     for row in rows
     for name in row["prompt"][0]["content"].removeprefix("Arms: ").removesuffix(".").split(" and ")
 ]
