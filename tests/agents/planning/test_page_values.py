@@ -12,7 +12,7 @@ from oneiro.agents.planning.page_values import (
     Lesson,
     PageValue,
     common_words,
-    crossed,
+    cross_facts,
     facts_of,
     lessons_of,
     similarity,
@@ -115,7 +115,7 @@ def test_the_regression_of_stops_by_a_second_implementation() -> None:
 
 
 def test_facts_are_crossed_with_the_words_asked_by_and_empty_pages_are_alike() -> None:
-    assert crossed(frozenset(("asked b", "asked a", "kind y", "kind x"))) == [
+    assert cross_facts(frozenset(("asked b", "asked a", "kind y", "kind x"))) == [
         "kind x", "kind y", "asked a | kind x", "asked b | kind x", "asked a | kind y", "asked b | kind y",
     ]  # fmt: skip
     assert similarity(frozenset(), frozenset()) == 1.0

@@ -8,6 +8,7 @@ import pytest
 from oneiro.episode import Episode, Row
 from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.logistic import fit_logistic
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
@@ -26,7 +27,6 @@ from oneiro.systems.webrl.outcome import (
     evidence,
     features,
     label,
-    logistic,
     perturb,
     require_precision,
 )
@@ -168,7 +168,7 @@ def test_logistic_regression_is_at_its_minimum_and_classes_weigh_alike() -> None
     X = np.concatenate([np.ones((60, 1)), rng.normal(size=(60, 2))], axis=1)
     y = (X[:, 1] + rng.normal(size=60) > 0.8).astype(float)
     weight = np.where(y > 0, 2.0, 0.5)
-    w = logistic(X, y, weight, decay=0.7)
+    w = fit_logistic(X, y, weight, decay=0.7)
     p = 1 / (1 + np.exp(-X @ w))
     slope = X.T @ (weight * (p - y)) + np.array([1e-6, 0.7, 0.7]) * w
     assert np.abs(slope).max() < 1e-6
