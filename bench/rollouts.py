@@ -112,7 +112,7 @@ class Loop:
         policy, began = self.policy(), time.perf_counter()
         episodes = self.play(policy)
         self.busy.append(policy.seconds / (time.perf_counter() - began))
-        self.filled_columns.append(mean(policy.rows))
+        self.filled.append(mean(policy.rows))
         self.steps = sum(len(episode.rewards) for episode in episodes)
         self.broken = describe_errors(episodes)
 
@@ -198,7 +198,7 @@ def table(
             median_and_range(rounds),
             median_and_range([loop.steps / seconds for seconds in rounds]),
             median_and_range(busy),
-            Cell(median(loop.filled_columns)),
+            Cell(median(loop.filled)),
             median_and_range([theirs / own for theirs, own in zip(plain, rounds, strict=True)]),
         )
     return found
