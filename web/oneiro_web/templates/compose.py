@@ -242,8 +242,8 @@ class Composed(Change):
         if verb.find and verb.field:
             raw = [row[verb.field.column] for row in (matches[:1] if self.sort else matches)]
             answer = verb.find(raw)
-            given = answer if isinstance(answer, list) else [] if verb.name == "count" else [answer]
-            if None in raw or any(map(verb.field.is_guessable, given)):
+            answers = answer if isinstance(answer, list) else [] if verb.name == "count" else [answer]
+            if None in raw or any(map(verb.field.is_guessable, answers)):
                 return None
             if isinstance(answer, list):
                 answer = [str(verb.field.read(one)) for one in answer]
