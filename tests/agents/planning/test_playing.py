@@ -299,6 +299,8 @@ def test_a_head_is_ridge_regression_on_the_last_hidden_state(tiny: LanguageModel
     features = np.array(rows)
     gradient = features.T @ (features @ head.weights - returns) + 0.3 * head.weights
     assert np.abs(gradient).max() < 1e-3
+    usual, one = (HeadValue.fit(tiny, prompt, roots, returns, **more) for more in ({}, {"ridge": 1.0}))
+    assert np.array_equal(usual.weights, one.weights)
     assert [judged.value for judged in head(roots)] == pytest.approx((features @ head.weights).clip(-1, 1), abs=1e-4)
 
 
