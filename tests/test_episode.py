@@ -19,6 +19,7 @@ from oneiro.episode import (
     given,
     group_by_prefix,
     groups_of,
+    to_plain,
 )
 from oneiro.learning.batch import sampling_of
 
@@ -68,3 +69,10 @@ def test_episodes_count_their_tokens_scores_and_losses() -> None:
 def test_rows_are_grouped_by_equal_prefixes_in_order() -> None:
     groups = group_by_prefix([np.array(p, np.int32) for p in ([1, 2], [3], [1, 2], [], [3], [1])])
     assert groups == [PrefixGroup(2, [0, 2]), PrefixGroup(1, [1, 4]), PrefixGroup(0, [3]), PrefixGroup(1, [5])]
+
+
+def test_a_stored_segment_holds_only_what_differs_from_the_default() -> None:
+    (row,) = to_plain(Episode([Row([given([4, 5]), given([6], "assistant", "tag", 2, ce=0.5)])]))["rows"]
+    plain, other = row["segments"]
+    assert plain == {"tokens": [4, 5]}
+    assert other == {"tokens": [6], "role": "assistant", "tag": "tag", "turn": 2, "weights": {"ce": 0.5}}

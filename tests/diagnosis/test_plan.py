@@ -57,6 +57,9 @@ def test_memory_by_hand() -> None:
     adapter = capacity.memory(BILLION, rl("data", kl_in_reward=0.1, algorithm=Ppo()), 2e7, TEN, 1, 80e9)
     assert adapter["masters and moments"] == pytest.approx(0.24e9) and "reference" not in adapter
     assert adapter["critic"] == pytest.approx(2e9 + 14 * 2e7)
+    assert "critic" not in capacity.memory(
+        BILLION, rl("data", algorithm=Ppo(), shared_backbone=True), 1e9, TEN, 1, 80e9
+    )
     assert "reference" in capacity.memory(BILLION, rl("data", kl_in_reward=0.1), 1e9, TEN, 1, 80e9)
     assert capacity.memory(BILLION, rl("data", async_rollout=True), 1e9, TEN, 1, 80e9)["copy that plays"] == 2e9
     frozen = capacity.memory(BILLION, rl("fsdp"), 2e7, TEN, 4, 80e9)  # an adapter's base is sharded, and learns nothing
@@ -94,6 +97,8 @@ def test_times_by_hand() -> None:
     # A reference and a critic's values look at a batch once, epochs learn from it again.
     critic = spent(rl("data", algorithm=Ppo(), kl_in_reward=0.1, epochs=3), step)
     assert critic["learning"] == pytest.approx(6 * one["learning"])
+    shared = spent(rl("data", algorithm=Ppo(), shared_backbone=True), step)
+    assert shared["learning"] == pytest.approx(one["learning"])
     assert critic["scoring (reference, correction, values)"] == pytest.approx(2 * 2 * tokens * second)
     # 256 rows at once are bound by products; 64 at once by reading the weights and 64 rows of 150 tokens, four times.
     # The prompts are computed once a group.

@@ -167,3 +167,10 @@ def test_the_command_writes_its_tables(tmp_path: Path, capsys: pytest.CaptureFix
     )
     assert len(json.loads(out.read_text())["tables"]) == 3
     assert "no change" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("shape", [(1, 4, 12, 3), (1, 12, 4, 3)])
+def test_frames_that_are_too_small_in_either_direction_are_one_line(shape: tuple[int, ...], tmp_path: Path) -> None:
+    np.save(tmp_path / "small.npy", np.zeros(shape, np.uint8))
+    with pytest.raises(OneiroError, match="SSIM needs"):
+        video.read_frames(tmp_path / "small.npy", "line 1")

@@ -106,3 +106,12 @@ def test_a_model_that_knows_nothing_gives_typed_flaws_and_rows_carry_loss_on_the
     (row,) = true_rows(model.task, model.chat, [case])
     learned = [token for segment in row.segments if segment.weights.get("ce") for token in segment.tokens]
     assert tiny.decode(learned[:-1]) == case.after and learned[-1] == tiny.tokenizer.eos_token_id
+
+
+def test_nobody_leaves_a_hole_or_the_goal() -> None:
+    lake = FrozenLake(FrozenLakeConfig(view="spaced", success_rate=1.0))
+    lake.reset(seed=1)
+    for player, leaves in ((1, False), (15, False), (0, True)):
+        lake.lake = lake.lake._replace(holes=frozenset({1}), goal=15, player=player)
+        state = lake.render()
+        assert (TrueLake(lake).predict([(state, "Down")])[0][0].state != state) is leaves
