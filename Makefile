@@ -80,7 +80,7 @@ wheels: $(BIN)/python
 	$(BIN)/python -m build --outdir dist .
 	$(BIN)/python -m build --outdir dist web
 	$(BIN)/python -m venv build/bare
-	build/bare/bin/python -m pip install -qq $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) dist/*.whl
+	build/bare/bin/python -m pip install -qq --no-compile $(if $(CONSTRAINTS),--constraint $(CONSTRAINTS)) dist/*.whl
 	cd build && bare/bin/oneiro run spa/frozen-lake preset=smoke --out bare-run
 
 venv: $(VENV)/.installed-dev
