@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +21,6 @@ IMPATIENT = 0.5
 """Seconds for what never answers: each test waits for them."""
 A = "http://a.test/"
 HTML = (("content-type", "text/html"),)
-
-WEB = "needs Playwright (pip install oneiro[web])"
-
 
 PAGES = {
     "5,000 nodes": {A: "<title>T</title>" + "<b>x</b>" * 5_000},
@@ -70,12 +66,12 @@ def text() -> Browser:
     return TextBrowser(LIMITS)
 
 
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    if shutil.which("chromium") is None:
-        pytest.skip("needs Chromium (apt install chromium)")
-    with pytest.importorskip("oneiro_web.browsers.chromium.browser", reason=WEB).ChromiumBrowser(LIMITS) as browser:
-        yield browser
+@pytest.fixture
+def chromium(chromium: Browser) -> Iterator[Browser]:
+    """The Chromium of all tests, within these limits: what harms it is a fault that the next test will notice."""
+    before, chromium.limits, chromium.server.limits = chromium.limits, LIMITS, LIMITS
+    yield chromium
+    chromium.limits = chromium.server.limits = before
 
 
 @contextmanager
