@@ -139,6 +139,8 @@ class TargetRoom(PhysicsWorld):
         observation, info = super().reset(seed=seed, options=options)
         self.target = -1
         for cell in generator("physics", "target", self.seed).permutation(len(self.room.cells)).tolist():
+            if cell == self.room.walker:
+                continue  # a step into a wall would reach it
             way = physics.shortest(self.physics, self.room, self.remaining, cell)
             if self.room.cells[cell] == FLOOR and way is not None and len(way) >= self.config.min_steps:
                 self.target = cell
