@@ -75,7 +75,7 @@ def check_model(source: str) -> ModelCheck:
     except OneiroError as error:
         return ModelCheck(name, refused=first_line(error.__cause__ or error, 300))
     differences = {"logits": max(probe(model).values())}
-    for check in (sampled_logprobs, gradients, resume_difference, merged_adapter):
+    for check in (sampled_logprobs, gradients, resumed, merged_adapter):
         try:
             differences[check.__name__] = check(make)
         except OneiroError:
@@ -177,7 +177,7 @@ def gradients(make: Callable[[int], Any]) -> float:
     return worst
 
 
-def resume_difference(make: Callable[[int], Any]) -> float:
+def resumed(make: Callable[[int], Any]) -> float:
     """An update after a checkpoint was written and read by another process's model, against going on without."""
     on, off = assemble(make(0)), assemble(make(7))
     examples = [Example.of(Row([given(tokens_for(on.model, 6, 1)), given(tokens_for(on.model, 8, 2), ce=1.0)]))]

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import torch
-import yaml
 
 from oneiro import worlds
 from oneiro.agents.policies import ModelPolicy
@@ -183,20 +182,12 @@ def test_a_plan_says_whether_it_fits() -> None:
     assert verdicts == {10.0: "does not fit", 80.0: "fits"}
 
 
-def test_the_templates_of_the_page_are_well_formed() -> None:
-    found = {"sh": 0, "yaml": 0}
-    for block in blocks(DOCS / "scale.md"):
-        if block.language == "yaml":
-            data = yaml.safe_load(block.text)
-            scripts = [data["run"]] if "run" in data else []
-            assert data.get("kind") == "Job" or {"resources", "num_nodes", "run"} <= set(data)
-        else:
-            scripts = [block.text] if block.language in ("sh", "bash") else []
-        for script in scripts:
-            done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
-            assert done.returncode == 0, (script, done.stderr)
-        found[block.language] = found.get(block.language, 0) + 1
-    assert found["sh"] >= 3 and found["yaml"] == 2
+def test_the_scripts_of_the_page_are_well_formed() -> None:
+    scripts = [block.text for block in blocks(DOCS / "scale.md") if block.language in ("sh", "bash")]
+    assert len(scripts) >= 3
+    for script in scripts:
+        done = subprocess.run(["bash", "-n"], input=script, capture_output=True, text=True)
+        assert done.returncode == 0, (script, done.stderr)
 
 
 def test_ranks_look_at_one_another() -> None:

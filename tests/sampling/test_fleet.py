@@ -259,7 +259,7 @@ def test_a_policy_learns_from_servers_as_in_process(tmp_path: Path, opened: Open
         opened(late, "sglang", 1, staleness=2)[0], late, tmp_path / "late", correction=CorrectionSettings(name="tis")
     )
     gained = [last(logged) - first(logged) for logged in (own, served, stale)]
-    assert min(gained) > 0.15 and last(served) > last(own) - 0.15, gained
+    assert min(gained) > 0.1 and last(served) > last(own) - 0.15, gained
     # Steps in which all replies scored alike have no update, and nothing to compare.
     assert all(row.get("mismatch_kl", 0.0) < 1e-6 for row in [*served, *stale[::3]])
     lagging = [row["mismatch_kl"] for place, row in enumerate(stale) if place % 3 and "mismatch_kl" in row]

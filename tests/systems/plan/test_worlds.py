@@ -120,7 +120,7 @@ def test_predicted_pages_are_right_by_their_address_or_their_lines(monkeypatch: 
     other = [step(A, "click [1]", C, episode="2"), step(C, "stop []", C, episode="2")]
     still = [step(A, "stop []", A, episode="3")]
     monkeypatch.setattr(web, "record_episodes", lambda *given: (None, [EPISODE, other, still]))
-    monkeypatch.setattr(web, "looked_up", lambda lookup: lookup)
+    monkeypatch.setattr(web, "look_up_pages", lambda lookup: lookup)
     own = object.__new__(WebPlanning)
     own.recipe = SimpleNamespace(play=SimpleNamespace(temperature=0.5), seed=0)  # type: ignore[assignment]
     own.__dict__["tasks"], own.number, own.policy = [0], 0, lambda temperature: None  # type: ignore[method-assign]
@@ -132,7 +132,7 @@ def test_predicted_pages_are_right_by_their_address_or_their_lines(monkeypatch: 
     assert shares["no change"] == {"all": [0.5, 0.0, None], "changed": [0.0, 0.0, None]}
     assert shares["model"] == {"all": [1.0, 0.0, None], "changed": [1.0, 0.0, None]}
     assert shares["lookup"] == {"all": [0.0, 0.0, None], "changed": [0.0, 0.0, None]}
-    assert web.unchanged(EPISODE) == [A, B, B]  # type: ignore[arg-type]
+    assert web.predict_no_change(EPISODE) == [A, B, B]  # type: ignore[arg-type]
 
 
 # Physics --------------------------------------------------------------------------------------------------------------

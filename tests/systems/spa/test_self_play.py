@@ -62,7 +62,7 @@ def test_an_explorer_has_one_attempt_at_every_level_before_the_next(
     monkeypatch.setattr(self_play, "play", lambda made, part, *given: played.append((part, given)) or part)
     monkeypatch.setattr(self_play, "record", lambda episode: episode.member)
     monkeypatch.setattr(self_play, "write_episodes", lambda *given: written.append(given))
-    player = self_play.Playing(lambda: "policy", "chat", "prefix")  # type: ignore[arg-type, return-value]
+    player = self_play.Player(lambda: "policy", "chat", "prefix")  # type: ignore[arg-type, return-value]
     assert self_play.play_batch(own, tmp_path, "spa", 4, player) == 4
     assert [[one.member for one in part] for part, _ in played] == rounds
     seed = seeds.derive(own.seed, "self-play", 4)

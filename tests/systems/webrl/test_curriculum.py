@@ -241,12 +241,12 @@ def test_those_nearest_to_the_band_fill_up_a_phase() -> None:
     made = curriculum(tasks=3, band=(0.2, 0.6))
     tasks = [task_of("map/phone", number) for number in range(5)]
     values = [0.9, 0.2, 0.15, 0.7, 0.05]
-    grown = made._chosen([(task, "new", value) for task, value in zip(tasks, values, strict=True)], Counter())
+    grown = made._choose([(task, "new", value) for task, value in zip(tasks, values, strict=True)], Counter())
     assert grown.values == [0.2, 0.15, 0.7] and grown.widened and grown.counts == {"kept": 3}
     assert [grown.tasks.index(task) for task in (tasks[1], tasks[2], tasks[3])] == [0, 1, 2]
-    few = made._chosen([(tasks[0], "new", 0.3)], Counter())
+    few = made._choose([(tasks[0], "new", 0.3)], Counter())
     assert (few.values, few.widened) == ([0.3], False)
-    many = made._chosen([(task, "new", None) for task in tasks], Counter())
+    many = made._choose([(task, "new", None) for task in tasks], Counter())
     assert len(many.tasks) == 3 and not many.widened
 
 

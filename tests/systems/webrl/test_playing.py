@@ -74,6 +74,7 @@ def test_every_few_attempts_are_a_file_and_files_that_are_there_are_not_played_a
 
     monkeypatch.setattr(playing, "play_tasks", play_tasks)
     monkeypatch.setattr(playing, "CHUNK", 4)
+    monkeypatch.setattr(playing, "WAVES", 0)
     made, heard = [], []
     arguments = (RECIPE, [task(n) for n in range(5)], lambda: made.append(1) or ("policy", None), tmp_path, 7, 2)
     found = playing.play_chunks(*arguments, heard.append)
@@ -84,6 +85,10 @@ def test_every_few_attempts_are_a_file_and_files_that_are_there_are_not_played_a
     playing.play_chunks(*arguments, heard.append)
     assert played[3:] == [(2, 2)] and made == [1, 1] and heard[3:] == [4, 4, 2]
     assert playing.CHUNK == 4 and playing.play_chunks(*arguments)[0].group == 0 and made == [1, 1]
+    monkeypatch.setattr(playing, "WAVES", 2)
+    few = RECIPE.model_copy(update={"concurrency": 3})
+    playing.play_chunks(few, arguments[1], arguments[2], tmp_path / "few", 7, 2)
+    assert played[4:] == [(0, 3), (3, 2)]  # two attempts for each of three places
 
 
 def test_a_split_has_distinct_tasks_and_its_first_pages_are_what_the_agent_reads() -> None:
