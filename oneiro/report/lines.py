@@ -47,12 +47,11 @@ def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
             parts.append(
                 f'<path d="M{LEFT} {y(tick):.1f}H{WIDTH - RIGHT}" stroke="currentColor" stroke-opacity="0.14"/>'
             )
-            parts.append(_text(LEFT - 6, y(tick) + 4, f"{tick:g}", 'text-anchor="end"'))
+            parts.append(_text(LEFT - 6, y(tick) + 4, f"{tick:g} {unit}".rstrip(), 'text-anchor="end"'))
     for step in nice_ticks(first, last, whole=True):
         if first <= step <= last:
             parts.append(_text(x(step), top + PLOT + 15, f"{step:g}", 'text-anchor="middle"'))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, top + PLOT + 31, "step", 'text-anchor="middle"'))
-    parts.append(_text(LEFT - 6, top + PLOT + 15, unit, 'text-anchor="end"'))
     for place, (at, values) in enumerate(lines):
         points = [f"{x(step):.1f},{y(value):.1f}" for step, value in zip(at, values, strict=True)]
         drawn = [_line(points, 1.6)]

@@ -186,7 +186,7 @@ def test_points_stand_where_their_numbers_say_and_what_is_no_number_is_left_out(
     (left, bottom), (middle, half), (right, top) = ([float(n) for n in point.split(",")] for point in points.split())
     assert middle == (left + right) / 2 and half == (bottom + top) / 2 and top < bottom
     grid = {label: float(y) - 4 for y, label in re.findall(r'y="([\d.]+)" text-anchor="end">([^<]*)<', drawn)}
-    assert (grid["0"], grid["50"], grid["100"]) == pytest.approx((bottom, half, top), abs=0.1)
+    assert (grid["0 %"], grid["50 %"], grid["100 %"]) == pytest.approx((bottom, half, top), abs=0.1)
 
 
 def test_no_number_at_all_is_an_empty_figure() -> None:
