@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -148,7 +149,8 @@ def attempt(
     """Play all evaluation levels: distinct ones, also up to the world's symmetries."""
     seeds = distinct_seeds(make_world, "eval", settings.levels, settings.first_seed)
     planned = attempts_at(seeds, settings.samples, "eval")
-    at_once = 1 if make_world().shared else None
+    with closing(make_world()) as world:
+        at_once = 1 if world.shared else None
     return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance, at_once)
 
 
@@ -263,7 +265,8 @@ def evaluate_agent(
     # A server plays by the dialogue alone: it has no metadata of ours.
     speaker = ServerPolicy(server) if server is not None else agent.policy
     budget = agent.world_settings if speaker is None else within(form, agent.world, agent.world_settings)
-    shared = agent.make_world().shared  # then no row is played that nobody asked for
+    with closing(agent.make_world()) as one:
+        shared = one.shared  # then no row is played that nobody asked for
     if say is not None and not shared and (warning := baselines.budget_warning(agent.world, budget)):
         say(warning)
     chosen = evaluation_seeds(agent.world, budget, evaluation)
@@ -322,14 +325,17 @@ def _evaluate_planner(
     if expect is not None:
         expect(2 * len(chosen) * evaluation.samples)
     result = table(world, len(chosen), evaluation)
-    baseline = measure_baselines(world, settings, evaluation, advance)
-    result.add(*baseline.random_row())
+    with closing(loaded.world.maker()()) as one:
+        shared = one.shared
+    baseline = None if shared else measure_baselines(world, settings, evaluation, advance)
+    if baseline is not None:
+        result.add(*baseline.random_row())
     played = attempt(loaded.world.maker(), loaded.policy, loaded.dialogue, None, evaluation, seed, advance=advance)
     whole, broken = unbroken(played)
     planner = loaded.policy.planner.settings
     # A planner is shown the true state, so the table leaves out how well it describes it.
     result.add(*agent_row(f"{model}, {planner.name} depth {planner.depth}", whole, evaluation, "{state}"))
-    best = baseline.ceiling_row()
+    best = baseline.ceiling_row() if baseline is not None else None
     if best is not None:
         result.add(*best)
     spent = loaded.policy.spent

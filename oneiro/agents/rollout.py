@@ -60,10 +60,10 @@ def play(
     """Play every attempt to its end.
 
     `chat` turns messages into ids; without it (scripts, servers) episodes carry text only. `response_prefix` is text
-    that every reply begins with (see `begun`); it counts as given. `advance` is called after each turn with the number
-    of games that ended. `concurrency` bounds how many episodes are under way at a time, and workers do; by default all
-    are. Where `policy.independent`, each rank of a torchrun plays a part of the attempts; otherwise every rank plays
-    all, so that what the policy remembers is the same everywhere.
+    that every reply begins with (see `start_reply`); it counts as given. `advance` is called after each turn with the
+    number of games that ended. `concurrency` bounds how many episodes are under way at a time, and workers do; by
+    default all are. Where `policy.independent`, each rank of a torchrun plays a part of the attempts; otherwise every
+    rank plays all, so that what the policy remembers is the same everywhere.
     """
 
     def play_own(own: Sequence[int]) -> list[Episode]:

@@ -144,7 +144,7 @@ def picture(text: str | None, world: str, truth: str | None = None) -> Markup | 
         data = (text or "").removeprefix(FRAME)
         fine = len(data) <= MAX_PICTURE and PICTURE.fullmatch(data)
         return Markup(f'<img class="frame" alt="a frame" src="{FRAME}{data}">') if fine else None
-    if world == "physics":  # below the room stand the tile under the walker and what the rules remember
+    if world.startswith("physics"):  # below the room stand the tile under the walker and what the rules remember
         (room, _, memory), true_room = (text or "").rpartition("\n"), (truth or "").rpartition("\n")[0]
         drawn = grid(room, world, true_room or None)
         return drawn and drawn + Markup('<p class="caption">stands on and remembers: {}</p>').format(printable(memory))

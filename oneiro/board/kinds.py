@@ -202,10 +202,10 @@ def _agent(model: Playable) -> PlayTable:
 def _physics(model: Playable) -> PlayTable:
     from oneiro.agents.planning.base import EveryAction, PlannerSettings
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
+    from oneiro.agents.planning.rooms import goal_rule
     from oneiro.agents.planning.values import RuleValue
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
-    from oneiro.systems.plan.physics import goal_rule
     from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsSituation
     from oneiro.tasks.rules.physics_dynamics import PhysicsDynamics, observe
     from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsModel

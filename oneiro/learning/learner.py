@@ -138,7 +138,7 @@ class Learner:
         return (by_example,)
 
     def accumulate(self, scaled: Sequence[Example], seed: int) -> Statistics:
-        """Add the gradients of examples whose weights add up to the loss (`scaled_for`)."""
+        """Add the gradients of examples whose weights add up to the loss (`add_weights`)."""
         statistics = Statistics()
         with adapter_dropout(self.computes, seed):
             for batch in self._batches(scaled):

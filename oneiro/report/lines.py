@@ -23,7 +23,7 @@ MAX_POINTS = 400  # of a line: more cannot be told apart at this width
 def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
     """Lines over steps as one `<svg>` element: title, legend where there are several, axes, lines."""
     scale = 100.0 if unit == "%" else 1.0
-    lines = [finite(*thin(one.steps, np.asarray(one.values, np.float64) * scale)) for one in series]
+    lines = [thin(*finite(np.asarray(one.steps), np.asarray(one.values, np.float64) * scale)) for one in series]
     parts = [
         _text(0, LINE * (row + 0.8), line, 'font-size="13"')
         for row, line in enumerate(textwrap.wrap(title, TITLE_WIDTH))
@@ -90,7 +90,7 @@ def finite(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return steps[kept], values[kept]
 
 
-def thin(steps: Sequence[float], values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def thin(steps: Sequence[float] | np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """At most `MAX_POINTS` points: means of as many equal parts, each at its last step."""
     at = np.asarray(steps)
     if len(at) <= MAX_POINTS:

@@ -35,6 +35,8 @@ BASE_REPLY_BYTES, BYTES_PER_TOKEN = 1 << 20, 1 << 10  # a token comes with its t
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.5, 30.0  # pauses double from the one to the other
 LONGEST_RETRY_AFTER_S = 24 * 3600.0  # beyond a day a header is a mistake
 HIDDEN_KEY = "[API key]"
+SHORTEST_SECRET = 16
+"""Characters of a key that is cut out of replies: shorter ones, such as those of local servers, may be plain words."""
 
 
 class ServerConfig(BaseModel):
@@ -193,7 +195,7 @@ class Server:
 
     def _without_key(self, reply: Completion) -> Completion:
         """Replies are written into a run's folder, which people share. Tokens that spell the key go with it."""
-        if not self._key or self._key not in f"{reply.text}\n{reply.reasoning}":
+        if not self._key or len(self._key) < SHORTEST_SECRET or self._key not in f"{reply.text}\n{reply.reasoning}":
             return reply
         text, reasoning = self._hide(reply.text), self._hide(reply.reasoning)
         return replace(reply, text=text, reasoning=reasoning, tokens=None, logprobs=None)

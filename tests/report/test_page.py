@@ -189,6 +189,11 @@ def test_points_stand_where_their_numbers_say_and_what_is_no_number_is_left_out(
     assert (grid["0 %"], grid["50 %"], grid["100 %"]) == pytest.approx((bottom, half, top), abs=0.1)
 
 
+def test_one_missing_number_takes_no_others_with_it() -> None:
+    drawn = curves("loss", [Series("spa", range(401), [float("nan"), *map(float, range(400))])])
+    assert len(re.findall(r'points="([^"]+)"', drawn)[0].split()) == 400
+
+
 def test_no_number_at_all_is_an_empty_figure() -> None:
     assert "<polyline" in curves("loss", [Series("spa", [1], [float("nan")])])
 

@@ -403,6 +403,8 @@ def test_a_key_that_a_server_sends_back_is_in_no_reply(host: Host, monkeypatch: 
     )
     assert KEY not in str(kept) and HIDDEN_KEY in str(kept) and kept.tokens is None is kept.logprobs
     assert (other.text, other.tokens, other.logprobs) == ("Down", (1, 2), (-1.0, -2.0))
+    monkeypatch.setenv("SOME_KEY", "Down")  # a word, as local servers have: no secret
+    assert host.client(api_key_env="SOME_KEY").chat([say("a")], n=2)[0][1] == other
 
 
 @pytest.mark.parametrize("key", ["two\nlines", "schlüssel", "bell\x07"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -117,6 +118,12 @@ def test_an_episode_whose_sites_cannot_be_reset_is_lost_in_one_line() -> None:
         reset_sites(f"{sys.executable} -c \"import sys; print('no disk'); sys.exit(3)\"", ["reddit"])
     with pytest.raises(WebError, match=r"^reset_command cannot be run"):
         reset_sites("no-such-program", [])
+
+
+def test_a_reset_command_may_leave_servers_running_and_say_anything() -> None:
+    begun = time.monotonic()
+    reset_sites("sh -c 'sleep 30 & printf \\\\377'", [])
+    assert time.monotonic() - begun < 25
 
 
 @pytest.mark.usefixtures("chromium")

@@ -154,10 +154,11 @@ document.addEventListener("click", async event => {
     renew(await load(link.href));
     history.pushState(null, "", link.href);
     shown = location.search;
-  } catch { location.href = link.href; }
+  } catch { waiting.length = 0; location.href = link.href; }
   moving = false;
   const key = waiting.shift();
-  $$("[data-key]").find(one => one.dataset.key === key)?.click();
+  const next = $$("[data-key]").find(one => one.dataset.key === key);
+  if (next) next.click(); else waiting.length = 0;
 });
 // Back to another session; a link to a part of this page is no other one.
 addEventListener("popstate", () => { if (location.search !== shown) location.reload(); });

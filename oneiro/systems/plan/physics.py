@@ -18,8 +18,9 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from oneiro.agents.planning.base import EveryAction, Judged, PolicyProposals, Root
+from oneiro.agents.planning.base import EveryAction, PolicyProposals, Root
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
+from oneiro.agents.planning.rooms import goal_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
@@ -279,16 +280,6 @@ def draw_decision(seed: int, number: int, recipe: PlanPhysicsRecipe) -> tuple[Ph
         room = advance(physics, room, word)
     context = draw(rng, physics, "train", max(recipe.data.context) // len(WORDS), view).case(view, "", "").context
     return PhysicsSituation(context, show_map(physics, room), ""), WORDS[way[place]]
-
-
-def goal_rule(state: PhysicsSituation, target: int | None) -> Judged:
-    """The goal is worth 1; with a target, that tile is worth 1 and the goal ends the episode in vain."""
-    tiles = read_tiles(state.text)
-    if target is not None and tiles.walker == target:
-        return Judged(1.0, True)
-    if tiles.glyphs[tiles.walker] == TARGET:
-        return Judged(1.0 if target is None else -1.0, True)
-    return Judged(0.0)
 
 
 def task_of(world: World) -> int | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import shlex
 import subprocess
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
@@ -142,14 +143,15 @@ class RemoteWeb(Web):
     def _rest(self, method: str, path: str, headers: Mapping[str, str], body: bytes = b"") -> Any:
         url = f"{PUBLIC['shopping']}/rest/{path}"
         reply = self.request(method, url, {"content-type": "application/json", **headers}, body)
+        what = f"the shop's REST interface gives no answer to {path.partition('?')[0]} ({reply.status})"
+        if reply.status not in (200, 401, 403, 404):  # a shop that is down says nothing of the agent
+            raise SessionLost(what)
         try:
             if reply.status == 200:
                 return json.loads(reply.body)
         except ValueError:
-            pass
-        raise UnsupportedCheck(
-            f"the shop's REST interface gives no answer to {path.partition('?')[0]} ({reply.status})"
-        )
+            raise SessionLost(what) from None
+        raise UnsupportedCheck(what)
 
     def _asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         parts = urlsplit(url)
@@ -183,15 +185,22 @@ def reset_sites(command: str, sites: Sequence[str]) -> None:
     could not be reset is lost.
     """
     try:
-        done = subprocess.run(
-            [*shlex.split(command), *sites], capture_output=True, text=True, timeout=RESET_SECONDS, check=False
-        )
+        with tempfile.TemporaryFile() as output:  # a pipe would wait for what the command leaves running
+            done = subprocess.run(
+                [*shlex.split(command), *sites],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=RESET_SECONDS,
+                check=False,
+            )
+            output.seek(0)
+            words = output.read(LARGEST).decode(errors="replace").strip().splitlines() or ["no output"]
     except (OSError, ValueError) as error:
         raise WebError(f"reset_command cannot be run ({error})") from None
     except subprocess.TimeoutExpired:
         raise SessionLost(f"reset_command did not end within {RESET_SECONDS:.0f} seconds") from None
     if done.returncode:
-        words = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
         raise SessionLost(f"reset_command failed with {done.returncode}: {words[-1][:200]}")
 
 
