@@ -149,9 +149,14 @@ def attempt(
     """Play all evaluation levels: distinct ones, also up to the world's symmetries."""
     seeds = distinct_seeds(make_world, "eval", settings.levels, settings.first_seed)
     planned = attempts_at(seeds, settings.samples, "eval")
-    with closing(make_world()) as world:
-        at_once = 1 if world.shared else None
+    at_once = 1 if is_shared(make_world) else None
     return play(make_world, planned, policy, dialogue, chat, seed, response_prefix, advance, at_once)
+
+
+def is_shared(make_world: Callable[[], World]) -> bool:
+    """Whether others use the same sites: then episodes are played one at a time, and no row that nobody asked for."""
+    with closing(make_world()) as world:
+        return world.shared
 
 
 def agent_row(
@@ -265,8 +270,7 @@ def evaluate_agent(
     # A server plays by the dialogue alone: it has no metadata of ours.
     speaker = ServerPolicy(server) if server is not None else agent.policy
     budget = agent.world_settings if speaker is None else within(form, agent.world, agent.world_settings)
-    with closing(agent.make_world()) as one:
-        shared = one.shared  # then no row is played that nobody asked for
+    shared = is_shared(agent.make_world)
     if say is not None and not shared and (warning := baselines.budget_warning(agent.world, budget)):
         say(warning)
     chosen = evaluation_seeds(agent.world, budget, evaluation)
@@ -325,8 +329,7 @@ def _evaluate_planner(
     if expect is not None:
         expect(2 * len(chosen) * evaluation.samples)
     result = table(world, len(chosen), evaluation)
-    with closing(loaded.world.maker()()) as one:
-        shared = one.shared
+    shared = is_shared(loaded.world.maker())
     baseline = None if shared else measure_baselines(world, settings, evaluation, advance)
     if baseline is not None:
         result.add(*baseline.random_row())

@@ -146,7 +146,7 @@ class WorkerWorld(World):
         self.pool, self.timeout_s = pool, timeout_s
         self.host, self.place = pool.take()
         self._opened = self._closed = False
-        self._told: dict[str, Any] = {}
+        self._constants: dict[str, Any] = {}
         """Attributes that stay as they are in an episode."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
@@ -180,6 +180,14 @@ class WorkerWorld(World):
     @property
     def deterministic(self) -> bool:  # type: ignore[override]
         return bool(self._constant("deterministic"))
+
+    @property
+    def shared(self) -> bool:  # type: ignore[override]
+        return bool(self._constant("shared"))
+
+    def peek(self, seed: int, split: str | None) -> dict[str, Any]:
+        info: dict[str, Any] = self._ask("call", "peek", seed, split)
+        return info
 
     @property
     def has_oracle(self) -> bool:
@@ -219,9 +227,9 @@ class WorkerWorld(World):
         return (lambda *args: self._ask("call", name, *args)) if method else value
 
     def _constant(self, name: str) -> Any:
-        if name not in self._told:
-            self._told[name] = self._ask("get", name)[1]
-        return self._told[name]
+        if name not in self._constants:
+            self._constants[name] = self._ask("get", name)[1]
+        return self._constants[name]
 
     def _ask(self, *request: Any) -> Any:
         return unwrap(_ask_all([self], [request])[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, WorldConfig
@@ -29,6 +30,19 @@ class Lake(FrozenLake):
         if self.broken:
             raise RuntimeError("broken")
         return super().step(action)
+
+
+class Visited(FrozenLake):
+    """A lake that others use too, and that says of a level what it is without a reset."""
+
+    name = "test-visited"
+
+    def __init__(self, config: WorldConfig | None = None) -> None:
+        super().__init__(config)
+        self.shared = True
+
+    def peek(self, seed: int, split: str | None) -> dict[str, Any]:
+        return {"level": seed, "split": split, "resets": self.seed}
 
 
 class Unmakeable(FrozenLake):

@@ -29,7 +29,7 @@ from oneiro.worlds import workers
 from oneiro.worlds.base import World, WorldLost
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.registry import WorldChoice
-from tests.worlds.lakes import BREAKS, HANGS, Lake, Unmakeable, complain, die, square
+from tests.worlds.lakes import BREAKS, HANGS, Lake, Unmakeable, Visited, complain, die, square
 
 RAY = "ray?actors=2"
 PLAIN = DialogueSettings(context="actions", think=False, world_model=False, max_turns=12, actions_per_turn=2)
@@ -219,6 +219,14 @@ def test_a_world_that_raised_is_not_used_again() -> None:
     make, policy = workers.WorldMaker(Lake, Lake.Config(), 1, 60.0), ScriptedPolicy(mixture(0.5), (1, 1), False, False)
     episodes = play(make, [*attempts(1, 1, "train", BREAKS), *attempts(2, 1, "train", 0)], policy, PLAIN)
     assert [episode.info.get("error") for episode in episodes] == ["RuntimeError: broken", None, None]
+
+
+def test_a_shared_world_is_known_as_such_in_a_worker_and_looked_at_without_a_reset() -> None:
+    there = workers.WorldMaker(Visited, Visited.Config(), 1, 60.0)()
+    try:
+        assert there.shared and there.peek(5, "eval") == Visited(Visited.Config()).peek(5, "eval")
+    finally:
+        there.close()
 
 
 def test_a_world_that_cannot_be_made_in_a_worker_is_one_line() -> None:

@@ -197,7 +197,7 @@ def beyond_tables(rows: dict[str, dict[str, Any]], note: str) -> list[Table]:
 
 PARTS = ("unchanged", "changed", "overall")
 
-ASKED: dict[Kind, str] = {
+QUESTIONS: dict[Kind, str] = {
     "full": "exact next states",
     "action": "exact states after the command alone",
     "tick": "exact states after time alone",
@@ -244,7 +244,7 @@ def _accuracy(compared: dict[str, Any], subset: str = "all") -> Table:
     scorers = [each["scorer"] for each in scored[0]]
     columns = [f"{part} ({scorer})" if len(scorers) > 1 else part for scorer in scorers for part in PARTS]
     table = Table(
-        f"Text games: {ASKED[rows[0]['transition']]}{title}", ["answers", *columns], dict.fromkeys(columns, "%")
+        f"Text games: {QUESTIONS[rows[0]['transition']]}{title}", ["answers", *columns], dict.fromkeys(columns, "%")
     )
     for name, scores in zip(compared["rows"], scored, strict=True):
         table.add(name, *(cell(each[subset][part]) for each in scores for part in PARTS))

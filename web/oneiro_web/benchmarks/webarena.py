@@ -83,7 +83,7 @@ class RemoteWeb(Web):
             return NOWHERE
         sent = {key: self.local(value) for key, value in (headers or {}).items() if key.lower() not in NOT_SENT}
         try:
-            return self._asked(method, target, {**sent, "accept-encoding": "identity"}, body)
+            return self._fetch(method, target, {**sent, "accept-encoding": "identity"}, body)
         except (OSError, HTTPException, ValueError):
             return UNREACHABLE
 
@@ -117,12 +117,12 @@ class RemoteWeb(Web):
 
     def helpers(self) -> dict[str, Helper]:
         """The functions by which WebArena's graders ask the shop; '' where the shop has nothing."""
-        asked: tuple[Helper, ...] = (
+        helpers: tuple[Helper, ...] = (
             lambda page: self._latest_order(),
             lambda page, sku: str(self._latest_review(sku).get("nickname", "")),
             lambda page, sku: _percent(self._latest_review(sku)),
         )
-        return dict(zip(SHOP_HELPERS, asked, strict=True))
+        return dict(zip(SHOP_HELPERS, helpers, strict=True))
 
     def _latest_order(self) -> str:
         newest = {"field": "created_at", "direction": "DESC"}
@@ -153,7 +153,7 @@ class RemoteWeb(Web):
             raise SessionLost(what) from None
         raise UnsupportedCheck(what)
 
-    def _asked(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
+    def _fetch(self, method: str, url: str, headers: Mapping[str, str], body: bytes) -> Reply:
         parts = urlsplit(url)
         opener = HTTPSConnection if parts.scheme == "https" else HTTPConnection
         connection = opener(parts.netloc, timeout=SECONDS)

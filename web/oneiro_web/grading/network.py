@@ -33,7 +33,7 @@ _ENCODED = re.compile(r"[A-Za-z0-9_-]{4,}={0,2}")
 def event_match(check: VerifiedCheck, url: str, traffic: Sequence[Exchange] | None, navigates: bool) -> Checked:
     """Whether the traffic holds what the check wants. `navigates`: the task is to open a page."""
     name = check.evaluator
-    wanted = {key: loosened(value) for key, value in check.expected.items() if value is not None}
+    wanted = {key: loosen(value) for key, value in check.expected.items() if value is not None}
     if traffic is None:
         missing = _beyond_an_address(check, wanted)
         if missing:
@@ -58,12 +58,12 @@ def missing_support(check: VerifiedCheck) -> str | None:
     return f"{', '.join(unknown)} is not known here" if unknown else None
 
 
-def loosened(value: Any) -> Any:
+def loosen(value: Any) -> Any:
     """A pattern in the place of a text with `{{post_id}}`, which only the site knows: any text without a slash fits."""
     if isinstance(value, dict):
-        return {loosened(key): loosened(one) for key, one in value.items()}
+        return {loosen(key): loosen(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [loosened(one) for one in value]
+        return [loosen(one) for one in value]
     if isinstance(value, str) and "{{" in value:
         return f"^{'[^/]+'.join(re.escape(part) for part in re.split(r'{{[^{}]*}}', value))}$"
     return value

@@ -26,7 +26,7 @@ NOTHING = "nothing"
 """The answer where nothing changes."""
 MAX_ANSWER_CHARS = 2000  # nine objects with four properties each, all changed, have 700
 MAX_EDITS = 64
-ASKED = "Do"
+ACTION_LABEL = "Do"
 """What the line of the question begins with; everything before it is the same for all actions of a scene. One line
 break stands before it: tokenizers join two of them at the end of a text and not within one."""
 ARROW = "->"
@@ -83,10 +83,10 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         # The clock's rules apply in steps whose number three divides: the number of this step, not of those taken.
         if config.objects == "all":
             rows = "\n".join(game.describe(case.things, place) for place in range(len(case.things)))
-            parts.append(f"Step {case.clock + 1}:\n{rows}\n{ASKED}: {case.action}")
+            parts.append(f"Step {case.clock + 1}:\n{rows}\n{ACTION_LABEL}: {case.action}")
         else:
             rows = "\n".join(game.describe(case.things, place) for place in case.chosen)
-            parts.append(f"Step {case.clock + 1}\n{ASKED}: {case.action}\n{rows}")
+            parts.append(f"Step {case.clock + 1}\n{ACTION_LABEL}: {case.action}\n{rows}")
         content = "\n\n".join(parts)
         return [{"role": "user", "content": space(content) if config.spaced else content}]
 
@@ -188,7 +188,7 @@ def describe_step(game: RulebookGame, one: Observed) -> str:
 
 def cut(prompt: str) -> tuple[str, str]:
     """A prompt as the part that all actions of a scene share, and the rest."""
-    at = prompt.rfind("\n", 0, prompt.rfind(ASKED)) + 1
+    at = prompt.rfind("\n", 0, prompt.rfind(ACTION_LABEL)) + 1
     return prompt[:at], prompt[at:]
 
 

@@ -37,7 +37,7 @@ from oneiro.worlds.rules.rulebook.language import (
 from oneiro.worlds.rules.rulebook.words import Names
 from oneiro.worlds.rules.rulebook.world import Goal, Situation, draw_goal, follow, reached, search
 
-ASKED = "Rules:"
+RULES_LABEL = "Rules:"
 NO_RULES = "none"
 """The answer that has no rules: nothing ever changes."""
 DISTANCE = 2
@@ -143,7 +143,7 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
             before, arrow, outcome = describe_step(case.game, one).rpartition(ARROW)
             yield self._write(f"{before}{arrow}"), False
             yield self._write(f"{outcome}\n"), True
-        yield self._write(ASKED), False
+        yield self._write(RULES_LABEL), False
 
     def prompt(self, case: WrittenCase) -> Messages:
         return [{"role": "user", "content": "".join(text for text, _ in self.pieces(case))}]
@@ -204,7 +204,7 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
 # shortest, until all do or nothing helps.
 
 
-MAX_FOUND = 6
+MAX_RULES = 6
 """Rules that a search adds, at most: books have no more."""
 
 
@@ -212,7 +212,7 @@ def enumerate_rules(game: RulebookGame, seen: Sequence[Observed]) -> Rulebook:
     """A book over the game's words that explains what was seen, as far as the search finds one."""
     book = replace(game.book, rules=())
     best = _score(game, book, seen)
-    for _ in range(MAX_FOUND):
+    for _ in range(MAX_RULES):
         if best[0] == len(seen):
             break
         candidates = dict.fromkeys(rule for one in seen for rule in _suggest(game, book, one))
