@@ -128,10 +128,14 @@ class Experiment(Strict):
             return cell.text(self.digits(column))
         return cell or "" if cell is None or isinstance(cell, str) else digits(cell, self.digits(column))
 
-    def find(self, name: str, column: str) -> tuple[Cell, int]:
-        """The cell of a row and a column, and its number of decimals."""
+    def cell(self, name: str, column: str) -> Cell | int | float | str | None:
         place = self.columns.index(column)
         (cell,) = (row.cells[place] for row in self.rows if row.name == name)
+        return cell
+
+    def find(self, name: str, column: str) -> tuple[Cell, int]:
+        """The number of a row and a column, and its decimals."""
+        cell, place = self.cell(name, column), self.columns.index(column)
         if cell is None or isinstance(cell, str):
             raise ValueError(f"{name}, {column}: not a number")
         if isinstance(cell, int):
@@ -186,6 +190,9 @@ class Experiment(Strict):
         """A claim's sentence with its numbers."""
 
         def number(reference: re.Match[str]) -> str:
+            written = self.cell(reference[1], reference[2])
+            if isinstance(written, str):
+                return written  # such as memory in GB, in a column of seconds with other decimals
             cell, decimals = self.find(reference[1], reference[2])
             if reference[3] == "interval" and cell.seeds:
                 whole = over_seeds(cell.seeds)
