@@ -28,6 +28,7 @@ from oneiro.report.stats import over_seeds
 from oneiro.runtime.files import read_json, write_text
 
 ROOT = Path(__file__).parents[1]
+MOST_SEEDS_SHOWN = 4  # a row with more is shown as mean and interval; the file has them all
 MARKER = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 REFERENCE = re.compile(r"\{([^{}|]+)\|([^{}|]+)(?:\|(seeds|interval))?\}")
 """`{row|column}` in a claim: the number; `{row|column|seeds}` and `{row|column|interval}`: all of the cell."""
@@ -63,6 +64,9 @@ class Cell(Strict):
     def text(self, decimals: int) -> str:
         """`87.5 (84.6 to 90.2)`: an interval; `90.5 (89.6, 89.7, 92.2)`: each seed."""
         number = digits(self.mean, decimals)
+        if len(set(self.seeds)) > 1 and len(self.seeds) > MOST_SEEDS_SHOWN:
+            whole = over_seeds(self.seeds)
+            return Cell(value=self.mean, low=whole.low, high=whole.high).text(decimals)
         if len(set(self.seeds)) > 1:
             return f"{number} ({', '.join(digits(seed, decimals) for seed in self.seeds)})"
         if self.low is None or self.high is None:
