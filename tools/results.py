@@ -176,18 +176,29 @@ class Experiment(Strict):
         return f"{self.about} {command}{listed[0].upper()}{listed[1:]}."
 
     def compare(self, row: str, minus: str, column: str) -> str:
+        """`minus policy +2.0 (-0.5 to +4.5)`."""
         (ours, decimals), (other, _) = self.find(row, column), self.find(minus, column)
         cell = over_seeds([a - b for a, b in zip(ours.seeds, other.seeds, strict=True)])
         if cell.value is None or cell.low is None or cell.high is None:
             raise ValueError(f"{row} minus {minus}: one seed has no interval")
         mean, low, high = (digits(number, decimals, "+") for number in (cell.value, cell.low, cell.high))
-        return f"- {column}: {row} minus {minus} {mean} ({low} to {high}, 95 % interval over {cell.n} seeds)"
+        return f"minus {minus} {mean} ({low} to {high})"
+
+    def compared(self) -> list[str]:
+        """A line for each row and column that others are subtracted from."""
+        lines: dict[tuple[str, str], list[str]] = {}
+        for row, minus, column in self.differences:
+            lines.setdefault((column, row), []).append(self.compare(row, minus, column))
+        listed = [f"- {column}: {row} {'; '.join(texts)}" for (column, row), texts in lines.items()]
+        counts = {len(self.find(row, column)[0].seeds) for column, row in lines}
+        seeds = " or ".join(map(str, sorted(counts)))
+        return [f"Differences, paired, with 95 % intervals over {seeds} seeds:", "", *listed, ""]
 
     def page(self) -> str:
         """Caption, table, differences."""
         lines = ["", self.caption(), "", *self.table(), ""]
         if self.differences:
-            lines += [*(self.compare(*difference) for difference in self.differences), ""]
+            lines += self.compared()
         return "\n".join(lines) + "\n"
 
     def fill(self, text: str) -> str:

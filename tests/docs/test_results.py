@@ -64,7 +64,8 @@ def test_a_table_has_means_seeds_intervals_and_paired_differences() -> None:
     assert "| **with** | ours | 4.0 (3.0, 5.0, 4.0) | 0.50 (0.25 to 1.00) |" in page
     assert "| without | control | 2.0 (2.0, 3.0, 1.0) | not measured |" in page
     # Differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), Student's quantile 4.303 for two degrees of freedom.
-    assert "- x: with minus without +2.0 (-0.5 to +4.5, 95 % interval over 3 seeds)" in page
+    assert "Differences, paired, with 95 % intervals over 3 seeds:" in page
+    assert "- x: with minus without +2.0 (-0.5 to +4.5)\n" in page
 
 
 def test_a_claim_takes_its_numbers_from_its_file(project: Path) -> None:
