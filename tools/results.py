@@ -129,7 +129,8 @@ class Experiment(Strict):
     def show(self, row: Row, column: int) -> str:
         cell = row.cells[column]
         if isinstance(cell, Cell):
-            return cell.text(self.digits(column))
+            again = cell.seeds and cell in row.cells[:column]  # its seeds stand in the row already
+            return digits(cell.mean, self.digits(column)) if again else cell.text(self.digits(column))
         return cell or "" if cell is None or isinstance(cell, str) else digits(cell, self.digits(column))
 
     def cell(self, name: str, column: str) -> Cell | int | float | str | None:
