@@ -28,6 +28,7 @@ from oneiro.report.stats import over_seeds
 from oneiro.runtime.files import read_json, write_text
 
 ROOT = Path(__file__).parents[1]
+MOST_SEEDS_SHOWN = 4  # a row with more is shown as mean and interval; the file has them all
 MARKER = re.compile(r"(<!-- results: ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 REFERENCE = re.compile(r"\{([^{}|]+)\|([^{}|]+)(?:\|(seeds|interval))?\}")
 """`{row|column}` in a claim: the number; `{row|column|seeds}` and `{row|column|interval}`: all of the cell."""
@@ -63,6 +64,9 @@ class Cell(Strict):
     def text(self, decimals: int) -> str:
         """`87.5 (84.6 to 90.2)`: an interval; `90.5 (89.6, 89.7, 92.2)`: each seed."""
         number = digits(self.mean, decimals)
+        if len(set(self.seeds)) > 1 and len(self.seeds) > MOST_SEEDS_SHOWN:
+            whole = over_seeds(self.seeds)
+            return Cell(value=self.mean, low=whole.low, high=whole.high).text(decimals)
         if len(set(self.seeds)) > 1:
             return f"{number} ({', '.join(digits(seed, decimals) for seed in self.seeds)})"
         if self.low is None or self.high is None:
@@ -125,13 +129,18 @@ class Experiment(Strict):
     def show(self, row: Row, column: int) -> str:
         cell = row.cells[column]
         if isinstance(cell, Cell):
-            return cell.text(self.digits(column))
+            again = cell.seeds and cell in row.cells[:column]  # its seeds stand in the row already
+            return digits(cell.mean, self.digits(column)) if again else cell.text(self.digits(column))
         return cell or "" if cell is None or isinstance(cell, str) else digits(cell, self.digits(column))
 
-    def find(self, name: str, column: str) -> tuple[Cell, int]:
-        """The cell of a row and a column, and its number of decimals."""
+    def cell(self, name: str, column: str) -> Cell | int | float | str | None:
         place = self.columns.index(column)
         (cell,) = (row.cells[place] for row in self.rows if row.name == name)
+        return cell
+
+    def find(self, name: str, column: str) -> tuple[Cell, int]:
+        """The number of a row and a column, and its decimals."""
+        cell, place = self.cell(name, column), self.columns.index(column)
         if cell is None or isinstance(cell, str):
             raise ValueError(f"{name}, {column}: not a number")
         if isinstance(cell, int):
@@ -168,24 +177,38 @@ class Experiment(Strict):
         return f"{self.about} {command}{listed[0].upper()}{listed[1:]}."
 
     def compare(self, row: str, minus: str, column: str) -> str:
+        """`minus policy +2.0 (-0.5 to +4.5)`."""
         (ours, decimals), (other, _) = self.find(row, column), self.find(minus, column)
         cell = over_seeds([a - b for a, b in zip(ours.seeds, other.seeds, strict=True)])
         if cell.value is None or cell.low is None or cell.high is None:
             raise ValueError(f"{row} minus {minus}: one seed has no interval")
         mean, low, high = (digits(number, decimals, "+") for number in (cell.value, cell.low, cell.high))
-        return f"- {column}: {row} minus {minus} {mean} ({low} to {high}, 95 % interval over {cell.n} seeds)"
+        return f"minus {minus} {mean} ({low} to {high})"
+
+    def compared(self) -> list[str]:
+        """A line for each row and column that others are subtracted from."""
+        lines: dict[tuple[str, str], list[str]] = {}
+        for row, minus, column in self.differences:
+            lines.setdefault((column, row), []).append(self.compare(row, minus, column))
+        listed = [f"- {column}: {row} {'; '.join(texts)}" for (column, row), texts in lines.items()]
+        counts = {len(self.find(row, column)[0].seeds) for column, row in lines}
+        seeds = " or ".join(map(str, sorted(counts)))
+        return [f"Differences, paired, with 95 % intervals over {seeds} seeds:", "", *listed, ""]
 
     def page(self) -> str:
         """Caption, table, differences."""
         lines = ["", self.caption(), "", *self.table(), ""]
         if self.differences:
-            lines += [*(self.compare(*difference) for difference in self.differences), ""]
+            lines += self.compared()
         return "\n".join(lines) + "\n"
 
     def fill(self, text: str) -> str:
         """A claim's sentence with its numbers."""
 
         def number(reference: re.Match[str]) -> str:
+            written = self.cell(reference[1], reference[2])
+            if isinstance(written, str):
+                return written  # such as memory in GB, in a column of seconds with other decimals
             cell, decimals = self.find(reference[1], reference[2])
             if reference[3] == "interval" and cell.seeds:
                 whole = over_seeds(cell.seeds)

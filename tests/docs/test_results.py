@@ -64,7 +64,20 @@ def test_a_table_has_means_seeds_intervals_and_paired_differences() -> None:
     assert "| **with** | ours | 4.0 (3.0, 5.0, 4.0) | 0.50 (0.25 to 1.00) |" in page
     assert "| without | control | 2.0 (2.0, 3.0, 1.0) | not measured |" in page
     # Differences 1, 2, 3: mean 2, standard error 1 / sqrt(3), Student's quantile 4.303 for two degrees of freedom.
-    assert "- x: with minus without +2.0 (-0.5 to +4.5, 95 % interval over 3 seeds)" in page
+    assert "Differences, paired, with 95 % intervals over 3 seeds:" in page
+    assert "- x: with minus without +2.0 (-0.5 to +4.5)\n" in page
+
+
+def test_many_seeds_are_shown_by_their_interval_and_equal_cells_once() -> None:
+    # 3 +- 2.776 * 1.581 / sqrt(5)
+    assert Cell(seeds=[1.0, 2.0, 3.0, 4.0, 5.0]).text(1) == "3.0 (1.0 to 5.0)"
+    rows = [{"name": "a", "cells": [{"seeds": [1.0, 2.0]}, {"seeds": [1.0, 2.0]}]}]
+    page = Experiment.model_validate(EXPERIMENT | {"rows": rows, "differences": []}).page()
+    assert "| a | 1.5 (1.0, 2.0) | 1.50 |" in page
+
+
+def test_a_claim_may_take_the_text_of_a_cell() -> None:
+    assert Experiment.model_validate(EXPERIMENT).fill("y: {without|y}") == "y: not measured"
 
 
 def test_a_claim_takes_its_numbers_from_its_file(project: Path) -> None:
