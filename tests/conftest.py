@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gc
 import signal
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from hypothesis import HealthCheck, settings
 
 import oneiro
 from oneiro.agents.reply import TAG_TOKENS
+from oneiro.models import language as models
 from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
 
 TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0123456789 hello world"] * 3
@@ -92,9 +95,16 @@ def _one_thread() -> None:
     torch.backends.mkldnn.enabled = True
 
 
+ADMITTED = set[str]()
+
+
 def make_tiny(seed: int = 1, **settings: int) -> LanguageModel:
     sizes = {"layers": 2, "width": 32, "heads": 4, "mlp": 64} | settings
-    language = create_tiny(ModelSettings(**sizes), TEXTS, seed, TAG_TOKENS)
+    # The very model passed admission in this process before: that takes twice as long as to make it.
+    known = patch.object(models, "admit") if (name := f"{seed} {sizes}") in ADMITTED else contextlib.nullcontext()
+    with known:
+        language = create_tiny(ModelSettings(**sizes), TEXTS, seed, TAG_TOKENS)
+    ADMITTED.add(name)
     # A fresh tiny model starts as the identity; give every weight a say, so that a wrong one shows.
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-import time
+from time import sleep
 
 from oneiro.recipe import Recipe, Settings
 from oneiro.rundir.run import Run
@@ -59,7 +59,7 @@ def learn(recipe: ToyRecipe, run: Run, weight: float) -> dict[str, float]:
             run.log("learn", step, {"weight": weight, "loss": weight**2})
             run.time("learn", step, {"seconds": recipe.pause})
             run.episodes("learn", step, [{"task": f"level {step}", "score": weight, "turns": []}])
-            time.sleep(recipe.pause)
+            sleep(recipe.pause)
             if step % recipe.learn.save_every == 0 or saving.due():
                 write_json(saved, {"step": step, "weight": weight})
                 saving.done()

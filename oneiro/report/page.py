@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,6 +24,9 @@ from oneiro.rundir.records import read_info, read_log
 from oneiro.rundir.run import METRICS, require_run
 from oneiro.runtime.errors import OneiroError, first_line
 from oneiro.runtime.files import read_json, write_text
+
+if TYPE_CHECKING:
+    import jinja2
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")
@@ -175,13 +179,19 @@ def several(runs: Sequence[Found]) -> ReportPage:
 
 def render(page: ReportPage) -> str:
     """The page as one HTML text, everything escaped."""
+    return _template().render(page=page, LONG=LONG_TABLE)
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    """Translated once in a process: that takes longer than to draw a page with it."""
     import jinja2
 
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["clock"] = _clock
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(page=page, LONG=LONG_TABLE)
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
 
 
 def _facts(run: Found) -> dict[str, str]:

@@ -22,7 +22,7 @@ from oneiro.sampling.server import ServerConfig
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds import baselines, make
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
-from oneiro.worlds.registry import WorldChoice, register
+from oneiro.worlds.registry import WORLDS, WorldChoice, register
 from tests.agents.test_server_policy import Host
 
 
@@ -125,7 +125,10 @@ class LiveLake(FrozenLake):
         self.open.discard(id(self))
 
 
-def test_on_shared_sites_only_what_was_asked_for_is_played_one_episode_at_a_time(host: Host) -> None:
+def test_on_shared_sites_only_what_was_asked_for_is_played_one_episode_at_a_time(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oneiro.worlds.registry.WORLDS", dict(WORLDS))  # other tests make every world that is there
     register("live-lake", LiveLake)
     host.message = {"content": write(["Right", "Down"])}
     config = ServerConfig(base_url=f"http://127.0.0.1:{host.http.server_port}/v1", model="small")

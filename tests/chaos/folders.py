@@ -109,7 +109,7 @@ RUN_FILES: dict[str, Case] = {
     ),
     "timings corrupt in the middle": Case("timings.jsonl", line("timings.jsonl", 2, "garbage")),
     "timings without a step": Case("timings.jsonl", line("timings.jsonl", 2, '{"stage": "learn"}')),
-    "recipe nested": Case("recipe.yaml", put("recipe.yaml", DEEP[:3000])),
+    "recipe nested": Case("recipe.yaml", put("recipe.yaml", DEEP[:1000])),
     "recipe of no text": Case("recipe.yaml", put("recipe.yaml", b"\xff\xfe\x00")),
     "recipe cut": Case("recipe.yaml", put("recipe.yaml", "system: [")),
     "leftovers of a killed process": Case("", put(".run.json.1.part", "half"), mended=True),

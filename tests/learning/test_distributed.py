@@ -223,7 +223,9 @@ def test_one_process_brings_nothing_of_the_ranks() -> None:
     assert not found
     for path in package.rglob("*.py"):
         name = ".".join(path.relative_to(package.parent).with_suffix("").parts)
-        for node in ast.parse(path.read_text()).body:  # what stands in a function is not run on loading
+        if "distributed" not in (text := path.read_text()):
+            continue  # part of every name that is looked for
+        for node in ast.parse(text).body:  # what stands in a function is not run on loading
             imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             if isinstance(node, ast.ImportFrom) and node.module:
                 imported = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -298,8 +300,13 @@ def steps_into(folder: str, steps: int, mode: str, after: Callable[[int], None] 
     return reinforced(mode, make_tiny(), how, folder=folder, after=after)[0]
 
 
-def test_a_run_goes_on_with_any_number_of_ranks_and_any_way_to_share(tmp_path: Path) -> None:
-    whole = steps_into(str(tmp_path / "whole"), 5, "data")
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Logged:
+    """Five steps of one process that nobody disturbs."""
+    return steps_into(str(tmp_path_factory.mktemp("whole")), 5, "data")
+
+
+def test_a_run_goes_on_with_any_number_of_ranks_and_any_way_to_share(tmp_path: Path, whole: Logged) -> None:
     folder = str(tmp_path / "moved")
     logged = on_ranks(3, lambda: steps_into(folder, 1, "data"))
     logged += on_ranks(2, lambda: steps_into(folder, 2, "fsdp") + steps_into(folder, 3, "data"))
@@ -336,7 +343,9 @@ def end_of(rank: int) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_killed_rank_ends_all_in_one_line_and_the_run_goes_on_with_fewer(rank: int, tmp_path: Path) -> None:
+def test_a_killed_rank_ends_all_in_one_line_and_the_run_goes_on_with_fewer(
+    rank: int, tmp_path: Path, whole: Logged
+) -> None:
     """Without torchrun, whose agent would end the others: a collective that breaks ends them too."""
     ranks, pipes = start(3, lambda: steps_into(str(tmp_path), 4, "data", end_of(rank)))
     try:
@@ -354,10 +363,9 @@ def test_a_killed_rank_ends_all_in_one_line_and_the_run_goes_on_with_fewer(rank:
         for process in ranks:
             process.kill()
     rest = on_ranks(2, lambda: steps_into(str(tmp_path), 4, "data"))
-    whole = steps_into(str(tmp_path / "whole"), 4, "data")
     done = 4 - len(rest)
     assert done == (2 if rank else 1)  # rank 0 writes the second checkpoint before it waits for another rank
-    assert [row["loss"] for row in rest] == pytest.approx([row["loss"] for row in whole[done:]], rel=1e-3, abs=2e-5)
+    assert [row["loss"] for row in rest] == pytest.approx([row["loss"] for row in whole[done:4]], rel=1e-3, abs=2e-5)
 
 
 def test_masters_in_float32_behind_bfloat16_weights() -> None:

@@ -195,8 +195,8 @@ def check_english(smol: Path) -> None:
 
     english = "The capital of France is Paris, a large city on the river Seine."
     shuffled = "Seine a of large Paris the France on is city The river capital ,."
-    assert perplexity(english) < 50
-    assert perplexity(shuffled) > 20 * perplexity(english)
+    assert (known := perplexity(english)) < 50
+    assert perplexity(shuffled) > 20 * known
     chat = [{"role": "user", "content": "What is the capital of France?"}]
     ids = tokenizer.apply_chat_template(chat, add_generation_prompt=True, return_tensors="pt", return_dict=True)
     answer = model.generate(**ids, max_new_tokens=30, do_sample=False)[0, ids["input_ids"].shape[1] :]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from oneiro.rundir.run import Run
 from oneiro.runtime import interrupt, progress
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
+from tests import toy_system
+from tests.commands import mistake, oneiro
 from tests.toy_system import ToyLearn, ToyRecipe
 
 RECIPE = ToyRecipe(system="toy")
@@ -29,6 +32,21 @@ RECIPE = ToyRecipe(system="toy")
 @pytest.fixture(autouse=True)
 def with_toy_system(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(systems.SYSTEMS, "toy", "tests.toy_system:ToyRecipe")
+    monkeypatch.setattr(toy_system, "sleep", lambda seconds: None)  # nobody interrupts it in this process
+
+
+TOY = "system: toy\nlearn: {steps: 20, save_every: 7}\npause: 0.05\n"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the recipe leaves when nobody disturbs it."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "toy.yaml").write_text(TOY)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(systems.SYSTEMS, "toy", "tests.toy_system:ToyRecipe")
+        patch.setattr(toy_system, "sleep", lambda seconds: None)
+        return systems.run(folder / "toy.yaml", folder / "run").path
 
 
 def result(path: Path) -> dict[str, bytes]:
@@ -70,14 +88,14 @@ def test_metrics_are_sorted_lines_of_plain_numbers(tmp_path: Path) -> None:
     assert (tmp_path / "metrics.jsonl").read_text() == '{"stage": "rl", "step": 3, "a": 2, "b": 0.25, "nan": null}\n'
 
 
-def test_episodes_written_twice_are_the_same_bytes(tmp_path: Path) -> None:
+def test_episodes_written_twice_are_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [{"task": "a", "turns": [{"reply": "☃"}]}, {"task": "b"}]
     written = []
     for name in ("one", "two"):
         with Run.open(tmp_path / name, RECIPE) as run:
             run.episodes("rl", 7, iter(rows))
         written.append((tmp_path / name / "episodes" / "rl-000007.jsonl.gz").read_bytes())
-        time.sleep(1.1 if name == "one" else 0)  # gzip's own clock counts seconds
+        monkeypatch.setattr(time, "time", lambda now=time.time(): now + 2)  # gzip notes the second by itself
     assert written[0] == written[1]
     lines = gzip.decompress(written[0]).decode().splitlines()
     assert [json.loads(line) for line in lines] == [{"stage": "rl", "step": 7, **row} for row in rows]
@@ -244,9 +262,8 @@ def test_a_bar_that_does_not_move_says_so_and_its_stage_keeps_quiet(
 
 
 @pytest.mark.parametrize("change", ["checkpoint_minutes=3", "profile=true", "about=other", "checkpoint_minutes=null"])
-def test_what_changes_no_result_can_be_changed_on_the_way(tmp_path: Path, change: str) -> None:
-    systems.run(RECIPE, tmp_path / "run")
-    again = systems.run(tmp_path / "run", overrides=[change])
+def test_what_changes_no_result_can_be_changed_on_the_way(tmp_path: Path, change: str, whole: Path) -> None:
+    again = systems.run(shutil.copytree(whole, tmp_path / "run"), overrides=[change])
     key, _, value = change.partition("=")
     assert str(again.recipe[key]) == {"null": "None", "true": "True", "3": "3.0"}.get(value, value)
     with pytest.raises(OneiroError, match=r"keeps its recipe \(seed was 0, now 1\)"):
@@ -266,30 +283,20 @@ def test_intervals_can_be_changed_unless_they_change_the_result() -> None:
 # Interruptions, in real processes ------------------------------------------------------------------------------------
 
 
-TOY = "system: toy\nlearn: {steps: 20, save_every: 7}\npause: 0.05\n"
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What the recipe leaves when nobody disturbs it."""
-    folder = tmp_path_factory.mktemp("whole")
-    (folder / "toy.yaml").write_text(TOY)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(systems.SYSTEMS, "toy", "tests.toy_system:ToyRecipe")
-        return systems.run(folder / "toy.yaml", folder / "run").path
-
-
 def hear_control_c() -> None:
     """What runs in a shell's background is deaf to it, and so would be its children."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[bytes]:
+def command(out: Path, *overrides: str) -> list[str]:
     recipe = out.parent / "toy.yaml"
     recipe.write_text(TOY)
-    program = [sys.executable, str(Path(__file__).parents[1] / "toy_system.py"), "run", str(recipe), *overrides]
+    return ["run", str(recipe), *overrides, "--out", str(out)]
+
+
+def start(out: Path, *overrides: str, **options: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*program, "--out", str(out)],
+        [sys.executable, str(Path(__file__).parents[1] / "toy_system.py"), *command(out, *overrides)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         **{"preexec_fn": hear_control_c, **options},  # type: ignore[call-overload]
@@ -309,7 +316,7 @@ def test_a_run_killed_again_and_again_ends_with_the_bytes_of_one_left_alone(tmp_
         time.sleep(float(rng.uniform(0, 0.05)))
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    assert start(killed).wait() == 0
+    assert oneiro(*command(killed)).returncode == 0
     assert result(killed) == result(whole)
     assert read_json(killed / "run.json")["stages"]["learn"]["starts"] == 3
 
@@ -330,7 +337,7 @@ def test_a_signal_saves_the_step_ends_with_130_and_a_run_that_resumes(
     assert info["status"] == info["stages"]["learn"]["status"] == "stopped"
     last = [row["step"] for row in read_lines(stopped / "metrics.jsonl")][-1]
     assert read_json(stopped / "checkpoints" / "learn" / "state.json")["step"] == last
-    assert start(stopped).wait() == 0
+    assert oneiro(*command(stopped)).returncode == 0
     assert read_json(stopped / "run.json")["status"] == "done"
     assert result(stopped) == result(whole)
 
@@ -338,10 +345,8 @@ def test_a_signal_saves_the_step_ends_with_130_and_a_run_that_resumes(
 def test_a_second_process_is_told_who_holds_the_run(tmp_path: Path) -> None:
     first = start(tmp_path / "run", "pause=0.2")
     wait_for_step(tmp_path / "run", 1)
-    second = start(tmp_path / "run", "pause=0.2")
-    _, errors = second.communicate()
-    assert second.returncode == 2
-    assert errors.decode().strip().endswith(f"is in use by process {first.pid}; wait for it or choose another --out")
+    said = mistake(*command(tmp_path / "run", "pause=0.2"))
+    assert said.endswith(f"is in use by process {first.pid}; wait for it or choose another --out")
     first.kill()
     first.wait()
 
@@ -358,7 +363,7 @@ def test_a_full_disk_is_one_line_and_the_run_resumes_when_there_is_room(tmp_path
     assert process.returncode == 2
     assert len(errors.decode().strip().splitlines()) == 1 and "cannot write" in errors.decode()
     assert 1 <= len(list(read_lines(full / "metrics.jsonl"))) < 20
-    assert start(full).wait() == 0
+    assert oneiro(*command(full)).returncode == 0
     assert result(full) == result(whole)
 
 

@@ -37,12 +37,6 @@ def complain(number: int) -> int:
     raise OSError(28, "No space left on device", "file")
 
 
-def mark_and_sleep(folder: str, number: int) -> int:
-    (Path(folder) / str(os.getpid())).touch()
-    time.sleep(120)
-    return number
-
-
 def test_every_item_is_done_once() -> None:
     assert sorted(each_done(square, ((n,) for n in range(7)), 2)) == [n * n for n in range(7)]
     assert list(each_done(square, (), 2)) == []
@@ -69,9 +63,15 @@ def test_what_work_raises_is_raised_here() -> None:
 
 
 PROGRAM = """
-import sys
+import os, sys, time
+from pathlib import Path
 from oneiro.runtime.processes import each_done
-from tests.runtime.test_processes import mark_and_sleep
+
+def mark_and_sleep(folder, number):
+    (Path(folder) / str(os.getpid())).touch()
+    time.sleep(120)
+    return number
+
 if __name__ == "__main__":
     for _ in each_done(mark_and_sleep, [(sys.argv[1], n) for n in range(4)], 2):
         pass

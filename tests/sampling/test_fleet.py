@@ -34,7 +34,8 @@ Open = Callable[..., tuple[Fleet, list[FakeServer]]]
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Iterator[Open]:
+def opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Open]:
+    monkeypatch.setattr(fleets, "FIRST_WAIT_S", 0.01)
     with ExitStack() as stack:
 
         def open_fleet(
@@ -199,10 +200,10 @@ def test_what_keeps_failing_ends_with_the_last_fault_and_asks_for_nothing_more(
 
 
 def test_a_server_that_dies_in_the_middle_and_one_that_takes_too_long(tiny: LanguageModel, opened: Open) -> None:
-    fleet, (server,) = opened(tiny, "vllm", patience_s=3.0, total_s=120.0, retries=9)
+    fleet, (server,) = opened(tiny, "vllm", patience_s=0.3, total_s=120.0, retries=9)
     fleet.at(0)
     server.faults = ["die"]
-    with pytest.raises(OneiroError, match="no rollout server answered within 3 s"):
+    with pytest.raises(OneiroError, match="no rollout server answered within 0 s"):
         fleet.generate([[3]], 1, FIVE)
     fleet, _ = opened(tiny, "vllm", total_s=1e-9)
     fleet.at(0)
@@ -236,7 +237,7 @@ def learned(engine: Engine, language: LanguageModel, folder: Path, **more: Any) 
             for s in sampled[g]
         ]
 
-    how = settings(Grpo(), 15, **more)
+    how = settings(Grpo(), 15, **more).model_copy(update={"checkpoint_every": 100})
     reinforce(language, how, folder, 0, Callbacks(play, lambda step, values: logged.append(values)))
     return logged
 

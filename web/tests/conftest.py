@@ -44,7 +44,7 @@ def containers(tmp_path: Path) -> Iterator[dict[str, Any]]:
     with ExitStack() as stack:
         servers = {site: stack.enter_context(Container(site)) for site in SITES}
         for server in servers.values():
-            threading.Thread(target=server.serve_forever, daemon=True).start()
+            threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
             stack.callback(server.shutdown)
         cookies = [{"name": "PHPSESSID", "value": "emma", "domain": "127.0.0.1", "path": "/"}]
         (tmp_path / "shopping_state.json").write_text(json.dumps({"cookies": cookies, "origins": []}))

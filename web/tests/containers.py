@@ -145,3 +145,5 @@ TASKS = {
     "role": (raw(MEMBERS_URL, program_html=on_page("last", ROLE, must_include=["Developer"])), "", ""),
 }
 """By evaluator: a task, an answer and a click that fulfil it."""
+SHOWN = ("exact_match", "url_match", "whole page", "locator", "role")
+"""Those whose clicks or grades are of what a browser shows."""

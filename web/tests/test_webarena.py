@@ -21,7 +21,7 @@ from oneiro_web.errors import SessionLost, WebError
 from oneiro_web.sites.web import NOWHERE
 from oneiro_web.tasks import Evaluation
 from oneiro_web.urls import Places
-from web.tests.containers import LANDING, SITES, TASKS, Container, base_urls, on_page, raw, string
+from web.tests.containers import LANDING, SHOWN, SITES, TASKS, Container, base_urls, on_page, raw, string
 from web.tests.test_grading import DATA, needs_data
 
 
@@ -65,14 +65,16 @@ def test_log_ins_reach_the_sites(browser: str, containers: dict[str, Container],
 
 def test_every_evaluator_grades_recorded_pages(browser: str, containers: dict[str, Container], tmp_path: Path) -> None:
     scores = {}
-    for name, (task, answer, click) in TASKS.items():
+    # What only reads the answer or asks the shop itself is the same in every browser.
+    tasks = TASKS if browser == "text" else {name: TASKS[name] for name in SHOWN}
+    for name, (task, answer, click) in tasks.items():
         right = world_of(task, tmp_path, containers, browser=browser)
         other = re.sub(r'("must_include": )\[".*?"\]', r'\1["nowhere"]', json.dumps(task))
         wrong = world_of(json.loads(other), tmp_path, containers, browser=browser)
         scores[name] = finish(right, answer, click), finish(wrong, "nonsense")
         right.close()
         wrong.close()
-    assert scores == dict.fromkeys(TASKS, (1.0, 0.0))
+    assert scores == dict.fromkeys(tasks, (1.0, 0.0))
 
 
 @pytest.mark.usefixtures("chromium")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import pickle
+import shutil
 import tarfile
 from importlib.util import find_spec
 from pathlib import Path
@@ -143,9 +144,10 @@ FEATURES = {"alex": (0, 3, 6, 8, 10), "vgg": (0, 2, 5, 7, 10, 12, 14, 17, 19, 21
 """Where torchvision's AlexNet and VGG16 have their convolutions."""
 
 
-def torch_files(networks: dict[Net, Lpips], place: Path) -> None:
+@pytest.fixture(scope="module")
+def torch_files(networks: dict[Net, Lpips], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The weights as torchvision and lpips hand them out; the heads are the public files."""
-    place.mkdir(parents=True)
+    place = tmp_path_factory.mktemp("torch")
     for net, name in (("alex", "alexnet-owt"), ("vgg", "vgg16")):
         state: dict[str, torch.Tensor] = {"classifier.6.bias": torch.zeros(1000)}
         for layer, convolution in zip(FEATURES[net], networks[net].convolutions, strict=True):
@@ -155,24 +157,24 @@ def torch_files(networks: dict[Net, Lpips], place: Path) -> None:
         digest = hashlib.sha256(buffer.getvalue()).hexdigest()
         (place / f"{name}-{digest[:8]}.pth").write_bytes(buffer.getvalue())
         (place / f"{net}.pth").write_bytes((HEADS / f"{net}.pth").read_bytes())
+    return place
 
 
 @torch.no_grad()
 def test_files_of_torchvision_and_lpips_are_taken_where_they_lie(
-    networks: dict[Net, Lpips], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    networks: dict[Net, Lpips], torch_files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONEIRO_HOME", str(tmp_path))
     monkeypatch.setattr(perceptual, "_download", lambda scratch: pytest.fail("nothing is to be fetched"))
-    torch_files(networks, perceptual.folder())
+    shutil.copytree(torch_files, perceptual.folder())
     for net in NETS:
         theirs, ours = Lpips.load(net).state_dict(), networks[net].state_dict()
         assert theirs.keys() == ours.keys() and all(torch.equal(theirs[name], ours[name]) for name in ours)
     assert perceptual.whole(perceptual.folder())
 
 
-def test_files_of_torch_that_are_not_right_are_refused(networks: dict[Net, Lpips], tmp_path: Path) -> None:
-    place, target = tmp_path / "torch", tmp_path / "weights"
-    torch_files(networks, place)
+def test_files_of_torch_that_are_not_right_are_refused(torch_files: Path, tmp_path: Path) -> None:
+    place, target = shutil.copytree(torch_files, tmp_path / "torch"), tmp_path / "weights"
     heads = (place / "vgg.pth").read_bytes()
     (place / "vgg.pth").unlink()
     with pytest.raises(OneiroError, match=r"needs one file vgg\.pth, and has 0"):
