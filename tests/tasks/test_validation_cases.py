@@ -60,7 +60,7 @@ def stages_of_training(task: Task) -> None:
 
 
 def test_text_games_are_trained_without_a_look_at_test_rows(tmp_path: Path) -> None:
-    recipe = recipes.load("rlvr/text-game", ["preset=smoke", "rl.select.cases=4"], TextGameRecipe)
+    recipe = recipes.load("rlvr/text-game", ["preset=smoke", "rl.select.cases=4", "sft.epochs=1"], TextGameRecipe)
     with Run.open(tmp_path / "run", recipe) as run:
         data_stage(recipe, run)
         task = TextGameTask(recipe, run)
