@@ -36,7 +36,8 @@ def test_an_own_reward_is_learned(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_own_environment_is_trained_in(tmp_path: Path) -> None:
-    assert follow("own_environment.py", tmp_path, "preset=smoke", "variants=[spa]").splitlines()[-1].endswith("report.html")
+    printed = follow("own_environment.py", tmp_path, "preset=smoke", "variants=[spa]")
+    assert printed.splitlines()[-1].endswith("report.html")
 
 
 @pytest.mark.slow
