@@ -144,9 +144,7 @@ def create_tiny(
     """Random weights, and a tokenizer trained on the prompts and answers of `cases`, in which each of the `pieces`
     found in these texts is one token.
     """
-    different = {id(case): case for case in cases}  # an endless list has the same ones again
-    written = {key: (task.prompt(case)[0]["content"], task.target(case)) for key, case in different.items()}
-    texts = [text for case in cases for text in written[id(case)]]
+    texts = [text for case in cases for text in (task.prompt(case)[0]["content"], task.target(case))]
     return languages.create_tiny(settings, [*texts, *[languages.ROLES] * roles], seed, pieces(texts))
 
 
