@@ -36,7 +36,7 @@ def test_an_own_reward_is_learned(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_own_environment_is_trained_in(tmp_path: Path) -> None:
-    printed = follow("own_environment.py", tmp_path, "preset=smoke", "variants=[spa]")
+    printed = follow("own_environment.py", tmp_path, "preset=smoke", "variants=[spa]", "sft.epochs=1")
     assert printed.splitlines()[-1].endswith("report.html")
 
 
