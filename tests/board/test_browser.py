@@ -145,7 +145,11 @@ def test_from_a_curve_to_a_step_a_group_an_episode_and_a_turn(
     assert page.locator(".turn").count() == 2 and page.locator(".replay .frame svg").count() > 0
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+WIDTHS = pytest.mark.parametrize("width", [390, pytest.param(1280, marks=pytest.mark.thorough)])
+"""A telephone shows the least at once. `test_hostile_runs...` looks at the layout of every page at both."""
+
+
+@WIDTHS
 def test_everything_by_keyboard(address: str, open_page: Callable[..., Page], width: int) -> None:
     page = open_page(width)
     page.goto(address)
@@ -179,7 +183,7 @@ def test_everything_by_keyboard(address: str, open_page: Callable[..., Page], wi
     page.wait_for_url(address)
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@WIDTHS
 def test_runs_are_ticked_and_compared_by_keyboard(address: str, open_page: Callable[..., Page], width: int) -> None:
     page = open_page(width)
     page.goto(address + "?q=o")
@@ -215,7 +219,7 @@ def reach(page: Page, selector: str) -> None:
     raise AssertionError(f"Tab does not reach {selector}")
 
 
-@pytest.mark.parametrize("width", [390, 1280])
+@WIDTHS
 def test_the_decisions_of_a_planner_are_walked_by_keyboard(
     address: str, open_page: Callable[..., Page], width: int
 ) -> None:
@@ -338,13 +342,13 @@ def test_a_person_plays_on_web_pages_by_keyboard_alone(
         page.locator(".history").wait_for(state="detached")
 
 
-def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(address: str, browser: Browser) -> None:
+@WIDTHS
+def test_no_page_has_a_serious_fault_for_those_who_cannot_see_it(address: str, browser: Browser, width: int) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="pip install axe-playwright-python")
-    for width in (390, 1280):
-        page = browser.new_context(viewport={"width": width, "height": 800}, bypass_csp=True).new_page()
-        paths = ["", "?status=silent", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"]
-        for path in (*paths, "traces?run=one", "episode?run=one&stage=rl&step=2&at=0", "run?run=nothing"):
-            page.goto(address + path)
-            faults = axe.Axe().run(page).response["violations"]
-            assert [fault["id"] for fault in faults if fault["impact"] in ("serious", "critical")] == [], path
-        page.context.close()
+    page = browser.new_context(viewport={"width": width, "height": 800}, bypass_csp=True).new_page()
+    paths = ["", "?status=silent", "run?run=one", "step?run=one&stage=rl&step=2", "compare?run=one&run=other"]
+    for path in (*paths, "traces?run=one", "episode?run=one&stage=rl&step=2&at=0", "run?run=nothing"):
+        page.goto(address + path)
+        faults = axe.Axe().run(page).response["violations"]
+        assert [fault["id"] for fault in faults if fault["impact"] in ("serious", "critical")] == [], path
+    page.context.close()

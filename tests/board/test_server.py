@@ -174,13 +174,14 @@ def test_nothing_a_model_writes_becomes_markup(client: TestClient, path: str) ->
 
 
 def test_long_texts_are_cut_on_the_page_and_whole_behind_it(tmp_path: Path) -> None:
-    reply = "<b>" + "x" * 5_000_000
+    reply = "<b>" + "x" * 400_000
     with Run.open(tmp_path / "run", Recipe(system="toy")) as run:
         turn = {"reply": reply, "state": reply, "next_state": reply, "prediction": "y", "actions": [reply]}
         run.episodes(
             "rl", 1, [{"turns": [turn], "task": reply, "world": reply, "finish_reason": reply, "error": reply}]
         )
-        turn = {**turn, "choice": reply, "candidates": [{"action": reply, "value": 0, "predicted": reply}] * 99}
+        candidate = {"action": reply[:20_000], "value": 0, "predicted": reply[:20_000]}
+        turn = {**turn, "choice": reply, "candidates": [candidate] * 99}
         write_json(run.path / "traces.json", {"traces": [{"label": reply, "task": reply, "turns": [turn]}]})
     client = TestClient(make_app([tmp_path]), base_url="http://localhost")
     for path in ("step?run=run&stage=rl&step=1", "compare?run=run", "traces?run=run", "?q=run"):

@@ -5,7 +5,8 @@ Conventions, all of them visible to a reader:
 - A block whose first line is `# some/file.py` (any suffix) is that file.
 - A block whose first line is `# needs ...` cannot run everywhere and says why; so can a single command, with a comment
   behind it. Its imports, options and settings are checked, and what it would have made counts as absent.
-- Every other Python block runs, all blocks of a page in one namespace. A smoke run of a recipe is made once.
+- Every other Python block runs, all blocks of a page in one namespace. A smoke run of a recipe is made once, and
+  `oneiro.train` takes a few steps; examples/own_reward.py, whose test learns, is that block with more of them.
 - Every other command of a shell block (`oneiro ...`, `python FILE`) is carried out. `oneiro run` is a dry run: recipe,
   presets, keys and values are checked. Where a later block uses the run, a very small finished run of the same recipe
   lies there. A few commands are only parsed: `PARSED` says which, and where they are tested.
@@ -83,12 +84,14 @@ PARSED = {
     "doctor": "asks the model hub; tests/cli",
     "eval policy": "trains policies; tests/systems/policy_eval",
     "eval web-tasks": "minutes; web/tests",
+    "export runs/demo --figures": "draws twenty files; tests/report",
     "models get": "downloads; tests/models",
     "web serve": "serves until it is stopped; web/tests",
 }
 """How a command begins -> why its command line is only parsed, and where it is tested."""
 
 RUN = oneiro.run
+STEPS = 4
 OUTPUTS = ("--out", "--json", "--keep", "--plot")
 
 
@@ -253,7 +256,7 @@ class Reader:
         self.bring(PATH.findall(block.text))
         # Line numbers of the page, so that a traceback points into it.
         code = compile("\n" * block.line + block.text, str(block.page), "exec", dont_inherit=True)
-        with unittest.mock.patch.object(oneiro, "run", self.started):
+        with unittest.mock.patch.multiple(oneiro, run=self.started, train=briefly(oneiro.train)):
             exec(code, self.module.__dict__)
 
     def started(self, recipe: Any, out: Any = None, overrides: Sequence[str] = ()) -> oneiro.Run:
@@ -386,6 +389,11 @@ class Reader:
                 sys.argv = argv
         elif not (ROOT / words[0]).exists() and not (self.place / words[0]).exists():
             raise PageError(f"{command}\nno file {words[0]}")
+
+
+def briefly(train: Callable[..., Any]) -> Callable[..., Any]:
+    """`oneiro.train` with at most `STEPS` steps."""
+    return lambda *given, steps=STEPS, **settings: train(*given, steps=min(steps, STEPS), **settings)
 
 
 @functools.cache

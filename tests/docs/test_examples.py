@@ -36,10 +36,11 @@ def test_an_own_reward_is_learned(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_own_environment_is_trained_in(tmp_path: Path) -> None:
-    assert follow("own_environment.py", tmp_path, "preset=smoke").splitlines()[-1].endswith("report.html")
+    printed = follow("own_environment.py", tmp_path, "preset=smoke", "variants=[spa]", "sft.epochs=1")
+    assert printed.splitlines()[-1].endswith("report.html")
 
 
 @pytest.mark.slow
 def test_a_world_model_is_played(tmp_path: Path) -> None:
-    printed = follow("play_world_model.py", tmp_path, "preset=smoke", keys="x\na\nq\n")
+    printed = follow("play_world_model.py", tmp_path, "preset=smoke", "evaluation.levels=2", keys="x\na\nq\n")
     assert printed.splitlines()[-1].endswith("of 1 steps")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from oneiro.runtime import threads
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, World
 from tests.conftest import make_tiny
+from tests.interruption import Forked
 
 SMALL = {"prompts_per_step": 2, "group_size": 8, "max_tokens": 8}
 
@@ -71,21 +72,24 @@ def test_stopped_training_goes_on_to_the_same_weights(tmp_path: Path) -> None:
 def test_control_c_saves_the_step_and_ends_with_a_line_that_says_how_to_go_on(tmp_path: Path) -> None:
     """A real signal in the third step of a script of one's own; the folder holds that step, and the call goes on."""
     folder = make_tiny().save(tmp_path / "model")
-    script = tmp_path / "mine.py"
-    script.write_text(
-        "import os, signal, oneiro\n"
-        "replies = 0\n"
-        "def reward(prompt, reply):\n"
-        "    global replies\n"
-        "    replies += 1\n"
-        "    if replies == 20: os.kill(os.getpid(), signal.SIGINT)\n"
-        "    return len(reply)\n"
-        f"oneiro.train({str(folder)!r}, ['hello'], reward, out='out', steps=9, group_size=8, max_tokens=4)\n"
-    )
-    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True)
-    lines = done.stderr.strip().splitlines()
+    replies = 0
+
+    def reward(prompt: str, reply: str) -> float:
+        nonlocal replies
+        replies += 1
+        if replies == 20:
+            os.kill(os.getpid(), signal.SIGINT)
+        return len(reply)
+
+    def script() -> None:
+        os.chdir(tmp_path)
+        oneiro.train(str(folder), ["hello"], reward, out="out", steps=9, group_size=8, max_tokens=4)
+
+    assert Forked(script, tmp_path / "log.txt").wait() == 1
+    lines = (tmp_path / "log.txt").read_text().strip().splitlines()
     assert lines[-1].endswith("Stopped: stopped; the same call goes on from what is saved in out")
-    assert lines[0].startswith("stopping after this step") and len([line for line in lines if "File " in line]) <= 6
+    assert lines[0].startswith("stopping after this step")
+    assert len([line for line in lines if "File " in line and "interruption.py" not in line]) <= 6
     assert sorted(path.name for path in (tmp_path / "out").glob("step-*")) == ["step-000000", "step-000003"]
 
 

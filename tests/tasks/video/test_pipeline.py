@@ -71,6 +71,11 @@ def alone(request: pytest.FixtureRequest, finished: Callable[[str, str], Path]) 
     return finished(request.param, "toy")
 
 
+EITHER = pytest.mark.parametrize(
+    "alone", [BOTH[0], pytest.param(BOTH[1], marks=pytest.mark.thorough)], ids=["single", "multi"], indirect=True
+)
+"""For what does not depend on the tokenizer's kind."""
+
 # The pipelines --------------------------------------------------------------------------------------------------------
 
 
@@ -78,9 +83,7 @@ def recipe_of(run: Path) -> str:
     return BOTH[1] if "multi" in (run / "recipe.yaml").read_text() else BOTH[0]
 
 
-@pytest.mark.parametrize(
-    "alone", [BOTH[0], pytest.param(BOTH[1], marks=pytest.mark.thorough)], ids=["single", "multi"], indirect=True
-)
+@EITHER
 def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path) -> None:
     """Nothing is trained in their place, and both models end as in the run they come from: nor do looks at test
     segments on the way disturb what is learned.
@@ -168,6 +171,7 @@ def test_playing_writes_a_frame_for_every_key(
     assert "frame 4 > " in shown  # as the fourth of the moving picture's frames is numbered
 
 
+@EITHER
 def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Path) -> None:
     drive = open_teleop(alone, None, 1, tmp_path, seed=0)
     low, high = drive.camera.task.bins.low, drive.camera.task.bins.high
@@ -187,6 +191,7 @@ def test_a_key_moves_one_entry_to_the_end_of_its_range(alone: Path, tmp_path: Pa
         open_teleop(alone, None, 4, tmp_path, seed=0)
 
 
+@EITHER
 def test_every_entry_of_a_long_action_has_keys(alone: Path, tmp_path: Path) -> None:
     drive = open_teleop(alone, None, 1, tmp_path, seed=0)
     bins = ActionBins(-np.arange(1.0, 14), np.arange(1.0, 14))  # thirteen, as RT-1's
@@ -209,6 +214,7 @@ def test_a_checkpoint_finds_the_tokenizer_of_its_run(alone: Path) -> None:
     assert list(open_models(alone)) == ["base", "RLVR"]
 
 
+@EITHER
 def test_a_model_without_its_tokenizer_is_a_readable_mistake(alone: Path, tmp_path: Path) -> None:
     language, _, _ = open_model(alone)
     language.save(tmp_path / "a" / "b" / "c" / "d" / "moved")
@@ -227,11 +233,13 @@ def test_a_model_that_is_not_there_is_a_readable_mistake(
     assert "name a run of rlvr/video-..." in said and "language" not in said and "smollm" not in said
 
 
+@EITHER
 def test_a_stage_that_a_run_has_not_is_a_readable_mistake(alone: Path) -> None:
     with pytest.raises(OneiroError, match="no transformer of a stage 'sft'; they come after 'pretrain' and 'rl'"):
         open_model(alone, "sft")
 
 
+@EITHER
 def test_playing_in_a_model_without_episodes_of_its_own_asks_for_some(alone: Path, tmp_path: Path) -> None:
     rl = alone / "checkpoints" / "rl"
     with pytest.raises(OneiroError, match="name the folder of some with --data"):
@@ -239,6 +247,7 @@ def test_playing_in_a_model_without_episodes_of_its_own_asks_for_some(alone: Pat
     assert open_teleop(rl, alone / "data", 0, tmp_path, seed=0).frame.shape == (32, 32, 3)
 
 
+@EITHER
 def test_data_with_other_actions_is_a_readable_mistake(alone: Path, tmp_path: Path) -> None:
     one = video_toy.play(0, 12, 32)
     write_episode(tmp_path / "a.npz", replace(one, action=np.zeros((12, 7), np.float32)))
@@ -246,6 +255,7 @@ def test_data_with_other_actions_is_a_readable_mistake(alone: Path, tmp_path: Pa
         evaluate_video(open_models(alone), tmp_path, "all", 2, 1, [])
 
 
+@EITHER
 def test_eval_video_names_the_files_it_leaves_out(alone: Path, tmp_path: Path) -> None:
     shutil.copytree(alone / "data", tmp_path / "data")
     (tmp_path / "data" / "puck_eps_00000099.npz").write_bytes(b"PK")
@@ -276,6 +286,7 @@ def test_a_layout_of_the_other_kind_is_named_as_it_is_set(alone: Path) -> None:
     assert "marks" not in str(refused.value)
 
 
+@EITHER
 def test_a_given_transformer_is_not_taken_for_actions_that_last_longer(alone: Path, tmp_path: Path) -> None:
     recipe = load(recipe_of(alone), "preset=toy", f"init_from.transformer={alone}")
     data = VideoData(recipe, open_episodes(alone / "data", every=3), action_repeat=8)

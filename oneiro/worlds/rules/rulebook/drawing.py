@@ -133,7 +133,9 @@ def draw_game(
 
 def draw_things(rng: np.random.Generator, game: RulebookGame) -> Things:
     """Any values of all properties."""
-    return tuple(tuple(_value(rng, kind) for kind in game.book.properties) for _ in game.objects)
+    values = [kind.values for kind in game.book.properties]
+    places = iter(rng.integers([len(own) for own in values] * len(game.objects)).tolist())
+    return tuple(tuple(own[next(places)] for own in values) for _ in game.objects)
 
 
 # Rules ----------------------------------------------------------------------------------------------------------------
