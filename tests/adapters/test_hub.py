@@ -76,7 +76,7 @@ def hub_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Kept]:
             self.wfile.write(data)
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
     thread.start()
     # The environment's HF_ENDPOINT, HF_TOKEN and HF_HUB_OFFLINE are read when the library is imported.
     monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{server.server_port}")

@@ -291,7 +291,7 @@ def test_proposals_of_a_server_pass_the_same_filters() -> None:
             return None
 
     server = HTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
     config = ServerConfig(base_url=f"http://127.0.0.1:{server.server_port}/v1", model="m", retries=0)
     made = curriculum(
         tasks=2, names=("map/phone", "map/hours"), generator=config, operators=OperatorShares(resample=1.0)
