@@ -46,22 +46,25 @@ def _rank(rank: int, size: int, port: int, pipe: Connection, work: Callable[[], 
     os._exit(0)
 
 
-def start(size: int, work: Callable[[], Any]) -> tuple[list[BaseProcess], list[Connection]]:
+def start(size: int, work: Callable[[], Any], method: str = "fork") -> tuple[list[BaseProcess], list[Connection]]:
     """The processes, and where each rank will send (result, error)."""
-    context, port = multiprocessing.get_context("fork"), free_port()
+    context, port = multiprocessing.get_context(method), free_port()
+    context.set_forkserver_preload(["oneiro.agents.policies"])  # torch is imported once for all ranks
     ranks, pipes = [], []
     for rank in range(size):
         ours, theirs = context.Pipe()
-        ranks.append(context.Process(target=_rank, args=(rank, size, port, theirs, work)))
+        ranks.append(context.Process(target=_rank, args=(rank, size, port, theirs, work)))  # type: ignore[attr-defined]
         ranks[-1].start()
         theirs.close()
         pipes.append(ours)
     return ranks, pipes
 
 
-def on_every_rank(size: int, work: Callable[[], Any]) -> list[Any]:
-    """What `work` gives on each rank."""
-    ranks, pipes = start(size, work)
+def on_every_rank(size: int, work: Callable[[], Any], method: str = "fork") -> list[Any]:
+    """What `work` gives on each rank. Work with threads that multiply matrices needs the method `forkserver`, and is a
+    function of a module: where threads of the parent used MKL, a thread of its fork may wait for ever inside MKL.
+    """
+    ranks, pipes = start(size, work, method)
     try:
         results = []
         for pipe in pipes:

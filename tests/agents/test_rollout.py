@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +23,7 @@ from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import mixture
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
+from tests.conftest import make_tiny
 from tests.ranks import on_every_rank
 
 
@@ -282,29 +284,28 @@ class Waiting(FrozenLake):
     waits = True
 
 
-@pytest.mark.parametrize("make", [lake, Waiting])
-def test_each_rank_plays_its_share_and_has_the_episodes_of_all(make: Callable[[], World], tiny: LanguageModel) -> None:
+def play_share(make: Callable[[], World]) -> tuple[list[Any], int, int]:
+    """The episodes, the worlds that were made for them here, and how far the progress came."""
+    made, advanced, tiny = [], [], make_tiny()
     settings = DialogueSettings(context="full", max_turns=3, actions_per_turn=2)
+    policy = ModelPolicy(Engine(tiny, 8), SamplingSettings(max_tokens=12))
+
+    def counted() -> World:
+        made.append(1)
+        return make()
+
     planned = attempts(3, 2, "train", 3)
+    played = play(counted, planned, policy, settings, ChatFormat(tiny.tokenizer), 1, advance=advanced.append)
+    tokens = [[row.tokens.tolist() for row in episode.rows] for episode in played]
+    episodes = [(e.seed, e.member, e.group, e.rewards, own) for e, own in zip(played, tokens, strict=True)]
+    return episodes, sum(made), sum(advanced)
 
-    def work() -> tuple[list[Any], int, int]:
-        made, advanced = [], []
-        policy = ModelPolicy(Engine(tiny, 8), SamplingSettings(max_tokens=12))
 
-        def counted() -> World:
-            made.append(1)
-            return make()
-
-        played = play(counted, planned, policy, settings, ChatFormat(tiny.tokenizer), 1, advance=advanced.append)
-        tokens = [[row.tokens.tolist() for row in episode.rows] for episode in played]
-        return [(e.seed, e.member, e.group, e.rewards, own) for e, own in zip(played, tokens, strict=True)], *(
-            sum(counts) for counts in (made, advanced)
-        )
-
-    whole, made, advanced = work()
+@pytest.mark.parametrize(("make", "method"), [(lake, "fork"), (Waiting, "forkserver")])
+def test_each_rank_plays_its_share_and_has_the_episodes_of_all(make: Callable[[], World], method: str) -> None:
+    whole, made, advanced = play_share(make)
     assert (made, advanced) == (6, 6)
-    for found in on_every_rank(2, work):
-        assert found == (whole, 3, 6)
+    assert on_every_rank(2, functools.partial(play_share, make), method) == [(whole, 3, 6)] * 2
 
 
 def test_every_rank_plays_all_where_the_policy_remembers() -> None:
