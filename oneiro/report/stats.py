@@ -60,7 +60,9 @@ def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
 
 
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)
-"""Student's t quantile of a 95 % interval for 1, 2, ... 15 degrees of freedom; beyond, nearly Z + 2.37 / freedom."""
+"""Student's t quantile of a 95 % interval for 1, 2, ... 15 degrees of freedom; beyond, two terms of its
+expansion in 1 / freedom are enough.
+"""
 
 
 def over_seeds(values_S: ArrayLike) -> Cell:
@@ -74,7 +76,8 @@ def over_seeds(values_S: ArrayLike) -> Cell:
     if n < 2:
         return Cell(float(values[0]) if n else None, n=n)
     mean, error = float(values.mean()), float(values.std(ddof=1)) / math.sqrt(n)
-    half = error * (T_975[n - 2] if n - 2 < len(T_975) else Z + 2.37 / (n - 1))
+    freedom = n - 1
+    half = error * (T_975[freedom - 1] if freedom <= len(T_975) else Z + 2.372 / freedom + 2.823 / freedom**2)
     return Cell(mean, mean - half, mean + half, n)
 
 

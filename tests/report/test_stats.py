@@ -6,8 +6,9 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.stats import t as student
 
-from oneiro.report.stats import RESAMPLES, bootstrap, clustered, pass_at_k, pass_rate, success_rate, wilson
+from oneiro.report.stats import RESAMPLES, bootstrap, clustered, over_seeds, pass_at_k, pass_rate, success_rate, wilson
 from oneiro.report.table import Cell
 from oneiro.runtime.seeds import generator
 
@@ -162,3 +163,12 @@ def test_unanimous_clusters_have_wilsons_interval_over_clusters_and_one_alone_ha
     assert clustered([], []).value is None
     with pytest.raises(ValueError, match="each value needs one"):
         clustered([1, 0], [1])
+
+
+@pytest.mark.parametrize("seeds", range(2, 41))
+def test_intervals_over_seeds_are_students(seeds: int) -> None:
+    cell = over_seeds(np.arange(seeds))
+    error = np.std(np.arange(seeds), ddof=1) / np.sqrt(seeds)
+    assert cell.value == pytest.approx((seeds - 1) / 2)
+    assert (cell.high - cell.value) / error == pytest.approx(student.ppf(0.975, seeds - 1), rel=1e-3)
+    assert cell.value - cell.low == pytest.approx(cell.high - cell.value)
