@@ -79,6 +79,14 @@ def test_outcomes_that_repeat_their_word_are_read_with_and_without_it() -> None:
     assert all(isinstance(task.parse(text, case), Malformed) for text in (" kaU", " zo", " zozoU"))
 
 
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_the_longest_context_has_at_least_its_share(share: float, tmp_path: Path) -> None:
+    recipe = recipes.load("rlvr/physics", [f"full_share={share}"], PhysicsRecipe)
+    with Run.open(tmp_path / "run", recipe) as run:
+        lengths = PhysicsTask(recipe, run).cases("sft").context
+        assert share <= lengths.count(max(lengths)) / len(lengths) <= share + 0.2
+
+
 @pytest.mark.parametrize(("view", "repeat"), [("sight", "true"), ("sight", "false"), ("map", "true")])
 def test_a_row_of_sft_has_the_tokens_of_the_prompt_and_loss_on_every_outcome(
     view: str, repeat: str, tmp_path: Path
