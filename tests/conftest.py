@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Shells let background processes ignore Ctrl-C, and children inherit it: tests that send it need it heard."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.fsync = lambda descriptor: None  # only a power cut would tell the difference
+    os.fsync = lambda descriptor: None  # a fifth of the time of tests that write; only a power cut would show it
     gc.disable()  # until everything is imported
     if config.getoption("numprocesses", None) and not hasattr(config, "workerinput"):
         # What all workers import is compiled once, here; in a fresh environment they would all compile it at once.

@@ -185,7 +185,7 @@ class Experiment(Strict):
         mean, low, high = (digits(number, decimals, "+") for number in (cell.value, cell.low, cell.high))
         return f"minus {minus} {mean} ({low} to {high})"
 
-    def compared(self) -> list[str]:
+    def list_differences(self) -> list[str]:
         """A line for each row and column that others are subtracted from."""
         lines: dict[tuple[str, str], list[str]] = {}
         for row, minus, column in self.differences:
@@ -199,7 +199,7 @@ class Experiment(Strict):
         """Caption, table, differences."""
         lines = ["", self.caption(), "", *self.table(), ""]
         if self.differences:
-            lines += self.compared()
+            lines += self.list_differences()
         return "\n".join(lines) + "\n"
 
     def fill(self, text: str) -> str:

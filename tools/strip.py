@@ -6,6 +6,7 @@ state, action, predicted and true next state, wrong tiles framed.
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ svg { font-family: sans-serif; font-size: 18px; fill: #3b4650 }
 
 
 def is_shown(episode: dict[str, Any]) -> bool:
+    """Whether the strip shows all it is about: holes, so many steps to the goal, and a wrong prediction."""
     turns = episode["turns"]
     wrong = [turn for turn in turns if turn.get("prediction") != turn["next_state"]]
     right_form = len(turns) == STEPS and "O" in turns[0]["state"] and all(turn.get("prediction") for turn in turns)
@@ -48,14 +50,13 @@ def draw(episode: dict[str, Any]) -> str:
             tiles = grid(turn[row], episode["world"], turn["next_state"] if row == "prediction" else None)
             if tiles is None:
                 raise OneiroError(f"{episode['world']} is no grid; draw a run of the demo")
-            size = f'x="{left}" y="{top}" height="{SIDE}" '
-            parts.append(str(tiles).replace("<svg ", f"<svg {size}", 1).replace('width="144"', f'width="{SIDE}"', 1))
+            size = f'x="{left}" y="{top}" width="{SIDE}" height="{SIDE}"'
+            parts.append(re.sub(r'<svg (.*?) width="\d+"', rf"<svg {size} \1", str(tiles), count=1))
     size = f'viewBox="0 0 {width} {height}"'
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}><style>{STYLE}</style>\n' + "\n".join(parts) + "\n</svg>\n"
 
 
-def main() -> None:
-    run = Path(sys.argv[1])
+def main(run: Path) -> None:
     episodes = (row for file in sorted((run / "episodes").glob("evaluate-spa-*.jsonl.gz")) for row in read_lines(file))
     episode = next(filter(is_shown, episodes), None)
     if episode is None:
@@ -66,4 +67,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(Path(sys.argv[1]))

@@ -176,8 +176,8 @@ def test_a_loss_of_another_package_is_learned_from_by_name_or_by_its_place(
         "good.plain:gone": "policy loss 'good.plain:gone' cannot be loaded from good.plain:gone: AttributeError",
         "good.plain:lost": "policy loss 'good.plain:lost' gave () for 2 tokens; it must give one number for each",
     }
-    for name, said in mistakes.items():
-        with pytest.raises((OneiroError, ValueError), match=re.escape(said)):
+    for name, message in mistakes.items():
+        with pytest.raises((OneiroError, ValueError), match=re.escape(message)):
             losses.token_losses(torch.zeros(2), torch.zeros(2), columns, LossSettings(policy=name))
 
 
