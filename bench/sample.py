@@ -11,6 +11,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -140,33 +141,46 @@ class Peer:
 
 
 def vllm_contestant(folder: Path, prompts: np.ndarray, machine: Machine, settings: SampleSettings) -> Contestant:
-    """vLLM where it is installed: token ids in and out, CUDA graphs, a group's prompt computed once. Made in its first
-    round, which does not count.
-    """
+    """vLLM where it is installed. Its engine is made in the first round, which does not count."""
     name = "vLLM"
     if machine.device.type != "cuda":
         return Contestant(name, None, "measured on a GPU only")
     if find_spec("vllm") is None:
         return Contestant(name, None, "not installed")
-    engines: list[Any] = []
+    engine = cache(lambda: vllm_engine(folder, settings.rows, settings.prompt_tokens + settings.new_tokens))
+    return Contestant(name, lambda _: vllm_generate(engine(), prompts, settings))
 
-    def work(number: int) -> None:
-        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"  # its engine in this process, as all contestants
-        from vllm import LLM, SamplingParams
 
-        if not engines:
-            longest = settings.prompt_tokens + settings.new_tokens
-            sizes: dict[str, Any] = {"max_model_len": longest, "max_num_seqs": settings.rows}
-            # Others hold memory, too; what is left is enough for every row of the workloads here.
-            model = LLM(str(folder), dtype="bfloat16", gpu_memory_utilization=0.4, enable_prefix_caching=True, **sizes)
-            engines.append(model)
-        sampling = SamplingParams(
-            n=settings.group, max_tokens=settings.new_tokens, ignore_eos=True, logprobs=0, detokenize=False, seed=number
-        )
-        engines[0].reset_prefix_cache()  # a round computes its prompts, as for everybody
-        engines[0].generate([{"prompt_token_ids": ids} for ids in prompts.tolist()], sampling, use_tqdm=False)
+def vllm_engine(folder: Path, rows: int, longest: int) -> Any:
+    """vLLM's engine, in this process unless VLLM_ENABLE_V1_MULTIPROCESSING says otherwise, with CUDA graphs up to all
+    rows; its own limit is 512.
+    """
+    os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
+    from vllm import LLM
 
-    return Contestant(name, work)
+    return LLM(
+        str(folder),
+        dtype="bfloat16",
+        gpu_memory_utilization=0.3,  # the other contenders hold memory, too
+        enable_prefix_caching=True,
+        max_model_len=longest,
+        max_num_seqs=rows,
+        compilation_config={"max_cudagraph_capture_size": rows},
+        generation_config="vllm",
+    )
+
+
+def vllm_generate(engine: Any, prompts: np.ndarray, settings: SampleSettings) -> None:
+    """Token ids in and out; a round computes its prompts, once for a group. Without a seed: with one, vLLM draws row by
+    row.
+    """
+    from vllm import SamplingParams
+
+    sampling = SamplingParams(
+        n=settings.group, max_tokens=settings.new_tokens, ignore_eos=True, logprobs=0, detokenize=False
+    )
+    engine.reset_prefix_cache()
+    engine.generate([{"prompt_token_ids": ids} for ids in prompts.tolist()], sampling, use_tqdm=False)
 
 
 def grow(model: str, machine: Machine, settings: SampleSettings) -> Table:
