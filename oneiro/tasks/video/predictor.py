@@ -226,8 +226,9 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         """The sum of all terms over the frames; an answer that cannot be read earns minus the sum of all weights."""
         frames = self.parse(answer, case)
         if isinstance(frames, Malformed):
-            weights = {name: abs(weight) for name, weight in self.reward_settings.weights.items()}
-            return Reward(-sum(weights.values()) - self.reward_settings.repetition, {"malformed": -1.0})
+            settings = self.reward_settings
+            lost = -sum(abs(weight) for weight in settings.weights.values()) - settings.repetition
+            return Reward(lost, {"malformed": lost})
         terms = self.rewards(case.clips, case.encoded, frames[None, None])
         sums = {name: float(values.sum()) for name, values in terms.items()}
         return Reward(sum(sums.values()), sums)

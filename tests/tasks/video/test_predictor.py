@@ -307,6 +307,15 @@ def test_a_frame_that_repeats_the_one_before_it_pays(episodes: Episodes) -> None
     assert task.rewards(clips, cases, frames)["repetition"][0, 0].tolist() == pytest.approx([-0.2, -0.2, 0, -0.2])
 
 
+def test_an_answer_that_cannot_be_read_earns_minus_all_weights(episodes: Episodes) -> None:
+    task = task_of("per-frame", episodes, mae=0.5, lpips=0.0, ssim=0.25, repetition=0.125)
+    clips, _ = clips_and_cases(task, episodes, count=1)
+    case = task.case(clips)
+    unread = task.reward(task.target(case)[:-1], case)
+    assert unread.value == -0.875 and unread.terms == {"malformed": -0.875}
+    assert task.reward(task.target(case), case).value > unread.value
+
+
 def test_against_its_own_reconstruction_the_truth_scores_perfectly(episodes: Episodes) -> None:
     task = task_of("multi", episodes, truth="reconstruction")
     clips, cases = clips_and_cases(task, episodes)

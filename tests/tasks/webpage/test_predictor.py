@@ -13,7 +13,7 @@ from oneiro.tasks.webpage.evaluation import difference, distinct, measure, table
 from oneiro.tasks.webpage.lookup import PageLookup, transplant
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
-from oneiro.tasks.webpage.record import recorded_web
+from oneiro.tasks.webpage.record import HISTORY, recorded_web
 from oneiro.tasks.webpage.rollout import carry_over, chains, errors_by_depth, imagine, true_predictor
 from oneiro.tasks.webpage.state import PageState, same_items, shown_items, true_diff, window_after, window_before
 from oneiro_web.diff import Diff, Item, apply
@@ -69,6 +69,16 @@ def test_actions_that_do_nothing_are_recorded_as_such_and_the_script_goes_on() -
     absent = [case for case in probes if case.state.item(case.element) is None]
     assert absent and not any(case.valid for case in absent)
     assert any(case.done and case.reward == 1.0 for case in recorded())  # the oracle solves its task in between
+    typed = [case.action.startswith("type [") for case in absent]
+    assert any(typed) and not all(typed)
+
+
+def test_the_actions_before_a_step_are_those_of_the_player_without_probes() -> None:
+    for episode in {case.episode for case in recorded()}:
+        done: list[str] = []
+        for case in (case for case in recorded() if case.episode == episode):
+            assert case.previous == tuple(done[-HISTORY:])
+            done += [] if case.probe else [case.described]
 
 
 def test_the_lookup_makes_the_change_of_the_nearest_step_on_the_page_in_question() -> None:
