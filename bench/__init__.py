@@ -17,6 +17,7 @@ from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.files import write_json
 
 BENCHES: dict[str, str] = {
+    "board": "bench.board",
     "cpu": "bench.cpu",
     "memory": "bench.memory",
     "sample": "bench.sample",

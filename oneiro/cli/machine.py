@@ -75,7 +75,7 @@ def plan(
 def bench(
     name: Annotated[
         str,
-        typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds, web, textgame or video."),
+        typer.Argument(metavar="NAME", help="cpu, sample, train, step, memory, worlds, web, textgame, video or board."),
     ],
     model: Annotated[
         str | None, typer.Option(metavar="NAME|DIR", help="tiny, 14m, smollm2-135m, a folder, or shape:NAME.")
