@@ -21,12 +21,17 @@ from oneiro.runtime import distributed, threads
 
 GIB = 2**30
 EXTRAS = {
+    "board": ("starlette", "uvicorn"),
     "smollm": ("gguf",),
     "web": ("oneiro_web", "playwright"),
+    "miniwob": ("miniwob",),
     "robot": ("mujoco", "metaworld", "imageio", "PIL"),
     "quantise": ("bitsandbytes", "accelerate"),
     "track": ("tensorboard", "wandb", "trackio"),
     "bench": ("trl", "datasets", "accelerate"),
+    "mcp": ("mcp",),
+    "ray": ("ray",),
+    "rt1": ("tensorflow",),
 }
 """Extra -> the modules it brings."""
 HUB_SECONDS = 3.0  # a look at a machine should end in seconds, with or without a network

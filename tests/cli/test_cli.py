@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 import unittest.mock
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ from oneiro.rundir.records import read_log
 from oneiro.runtime import progress
 from oneiro.runtime.errors import OneiroError
 
+ROOT = Path(__file__).parents[2]
 TOY = "system: toy\nabout: a toy\nlearn: {steps: 4}\npresets: {smoke: {learn: {steps: 2}}}\n"
 
 
@@ -365,7 +367,10 @@ def test_the_doctor_finds_what_the_tests_run_with(tmp_path: Path) -> None:
     done = oneiro("doctor", "--json", tmp_path / "doctor.json")
     assert done.returncode == 0, done.stdout
     found = {row["what"]: row["found"] for row in json.loads((tmp_path / "doctor.json").read_text())["rows"]}
-    assert {"extra [robot]", "robot frames", "browser"} <= set(found)
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    extras = {name.removeprefix("extra [").rstrip("]") for name in found if name.startswith("extra [")}
+    assert extras == set(offered) - {"docs", "dev"}
+    assert {"robot frames", "browser"} <= set(found)
     assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
     assert {"torch", "memory", "disk", "model hub"} <= found.keys()
 
