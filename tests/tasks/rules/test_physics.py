@@ -180,6 +180,7 @@ def test_another_context_is_that_of_the_next_physics_and_shuffling_keeps_the_out
     assert [(seen.text, [word for word, _ in seen.tries]) for seen in one] == [
         (seen.text, ["zo", "ka"]) for seen in (SEEN, AGAIN)
     ]
+    assert any(shuffle_outcomes(generator("test", n), (SEEN, AGAIN)) != (SEEN, AGAIN) for n in range(8))
 
 
 def test_twins_share_every_room_and_differ_in_the_answer(

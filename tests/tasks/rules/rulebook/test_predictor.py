@@ -184,6 +184,10 @@ def test_each_lookup_answers_from_its_own_place() -> None:
     case, other = case_of(), case_of("mib X: X.open flips", "mib tok")
     assert PromptLookup(2)(replace(case, examples=(SEEN,))) == {(1, 0): "3", (1, 1): "no"}
     assert PromptLookup(2)(replace(case, action="mib tok", examples=(SEEN,))) == {}
+    unlike = ((0, True, "green"), (7, False, "green"))
+    warmer = Observed(unlike, 4, "zop tok vud", (unlike[0], (9, False, "green")))
+    assert PromptLookup(2)(replace(case, examples=(warmer,))) == {(1, 0): "3"}, "nothing is alike but the verb"
+    assert PromptLookup(2)(replace(case, examples=(warmer, SEEN))) == {(1, 0): "3", (1, 1): "no"}
     assert VerbLookup([case, case, other])(other) == {(0, 1): "yes"}
     unknown = replace(other, game=replace(other.game, book=replace(other.game.book, verbs=(Verb("fup", 1),))))
     assert VerbLookup([case, case, other])(replace(unknown, action="fup tok")) == {(1, 0): "3", (1, 1): "no"}
