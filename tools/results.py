@@ -180,7 +180,7 @@ class Experiment(Strict):
         """`minus policy +2.0 (-0.5 to +4.5)`."""
         (ours, decimals), (other, _) = self.find(row, column), self.find(minus, column)
         cell = over_seeds([a - b for a, b in zip(ours.seeds, other.seeds, strict=True)])
-        if cell.value is None or cell.low is None or cell.high is None:
+        if not isinstance(cell.value, float) or cell.low is None or cell.high is None:
             raise ValueError(f"{row} minus {minus}: one seed has no interval")
         mean, low, high = (digits(number, decimals, "+") for number in (cell.value, cell.low, cell.high))
         return f"minus {minus} {mean} ({low} to {high})"
@@ -264,8 +264,9 @@ def with_runs(experiment: Experiment, runs: list[Path]) -> Experiment:
 
     def cell(name: str, column: str, old: Any) -> Any:
         # A run puts the model's name before the variant's: `tiny spa`.
-        rows = [next((row for agent, row in table.items() if agent.endswith(name)), {}) for table in rows_of]
-        cells = [row.get(column.removesuffix(", %")) for row in rows]
+        none: dict[str, Any] = {}
+        rows = [next((row for agent, row in table.items() if agent.endswith(name)), none) for table in rows_of]
+        cells: list[Any] = [row.get(column.removesuffix(", %")) for row in rows]
         if not all(isinstance(one, dict) and one.get("value") is not None for one in cells):
             return old
         scale = 100 if tables[0]["units"].get(column.removesuffix(", %")) == "%" else 1
