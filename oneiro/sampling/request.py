@@ -35,6 +35,7 @@ def open_client(headers: dict[str, str] | None = None, *, proxies: bool) -> http
     """A client, with the proxies of the environment or without."""
     import httpx2
 
+    context = _tls_context()
     # No connection is kept for a second request: a server may close it at that very moment, which looks like a fault.
     # Replies come uncompressed, or a few bytes could grow without bound.
     try:
@@ -42,7 +43,7 @@ def open_client(headers: dict[str, str] | None = None, *, proxies: bool) -> http
             headers={"Content-Type": "application/json", "Accept-Encoding": "identity", **(headers or {})},
             timeout=None,  # the deadline of `fetch` bounds connecting, sending and reading together
             limits=httpx2.Limits(max_keepalive_connections=0),
-            verify=_tls_context(),
+            verify=context,
             trust_env=proxies,
         )
     except (ImportError, ValueError) as error:
