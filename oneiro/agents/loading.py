@@ -36,6 +36,8 @@ class AgentMetadata(ModelMetadata):
     dialogue: DialogueSettings = DialogueSettings()
     sampling: SamplingSettings = SamplingSettings(max_tokens=400)
     response_prefix: str = RESPONSE_PREFIX
+    copies_state: bool = False
+    """What it writes as a prediction is the present state: a control, which knows no dynamics."""
     splits: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Named evaluation splits (`oneiro eval agent --split`): settings of the world that draw their tasks."""
 

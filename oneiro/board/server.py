@@ -264,7 +264,7 @@ class Board:
         return self.page(
             request,
             "play.html",
-            title=f"Play beside {model.name}",
+            title=f"Play next to {model.name}",
             run=run,
             model=model,
             game=game,

@@ -56,7 +56,7 @@ def playable(run: RunFolder) -> list[Playable]:
 
 def _world(kind: str, data: Mapping[str, Any], drawn: Mapping[str, Any]) -> tuple[str, dict[str, Any]] | None:
     """The true world of a model, with the settings of its training data; None where there is none to play in."""
-    if kind == "agent" and data["dialogue"]["world_model"]:
+    if kind == "agent" and data["dialogue"]["world_model"] and not data.get("copies_state"):
         return data["world"]["name"], {}
     if kind == "grid":
         return data["task"]["world"]["name"], {}

@@ -150,14 +150,24 @@ def test_a_world_model_of_a_run_is_played_and_saved_through_the_page(run_folder:
 def test_agents_after_sft_come_before_those_after_rl(tmp_path: Path) -> None:
     run_path = tmp_path / "run"
     Run.open(run_path, Recipe(system="toy")).close()
-    for name, world_model in (("rl-spa", True), ("sft-spa", True), ("sft-no-world-model", False)):
+    for name, world_model in (
+        ("rl-spa", True), ("sft-spa", True), ("sft-no-world-model", False), ("sft-copy-state", True)
+    ):  # fmt: skip
         folder = run_path / "checkpoints" / name / "model"
         folder.mkdir(parents=True)
         (folder / "config.json").write_text("{}")
         world = {"name": "frozen-lake", "size": 4}
-        write_json(folder / "oneiro.json", {"kind": "agent", "world": world, "dialogue": {"world_model": world_model}})
+        said = {"kind": "agent", "world": world, "dialogue": {"world_model": world_model}}
+        write_json(folder / "oneiro.json", {**said, "copies_state": name.endswith("copy-state")})
     run = next(iter(Runs([run_path]).all().values()))
     assert [model.name for model in playable(run)] == ["sft-spa", "rl-spa"]
+
+
+def test_of_the_demo_only_the_agents_that_predict_are_offered(finished: Callable[[str, str], Path]) -> None:
+    run = next(iter(Runs([finished("spa/frozen-lake", "smoke")]).all().values()))
+    assert [model.name for model in playable(run)] == ["sft-spa", "rl-spa"]
+    said = [note for note in run.summary["notes"] if note.startswith("Before RL began")]
+    assert len(said) == 1 and "spa reached" in said[0]
 
 
 def planned(dynamics: Dynamics[Any], observe: Callable[[World], Any], **settings: Any) -> PlanningPolicy[Any]:

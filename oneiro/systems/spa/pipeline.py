@@ -126,7 +126,11 @@ class VariantRun:
         recipe = self.recipe
         language = stages.weights_after(self.run, [f"{stage}-{self.name}" for stage in after], recipe.model)
         return AgentMetadata(
-            world=self.world, dialogue=self.dialogue, sampling=recipe.sampling, response_prefix=self.response_prefix
+            world=self.world,
+            dialogue=self.dialogue,
+            sampling=recipe.sampling,
+            response_prefix=self.response_prefix,
+            copies_state=self.variant.predict == "present",
         ).write(language)
 
     def sft(self) -> dict[str, Any]:
@@ -312,7 +316,7 @@ def summarise(recipe: SpaRecipe, run: Run, compared: dict[str, Any]) -> None:
     )
     for name in sft_stages:
         cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
-        if cell["value"] is not None:
+        if cell["value"] is not None and recipe.variant(name).predict == "next":
             notes.append(
                 f"Before RL began, {name} reached the state it had predicted in {cell['value']:.1%} of its turns "
                 f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). {outlook}"
