@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -22,6 +23,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
 
 STEPS = 100
+"""Of the large run that keep episodes: a thousand each, as many as a large RL step has."""
 STATE, AFTER = "P _ _ _\n_ O _ _\n_ _ _ O\n_ _ _ G", "_ P _ _\n_ O _ _\n_ _ _ O\n_ _ _ G"
 LARGE, SMALL = "large", "small-0000"
 
@@ -54,11 +56,11 @@ def write_run(path: Path, steps: int, episodes: int) -> None:
     table.add("agent", Cell(0.5, 0.4, 0.6, 100))
     turn = {"state": STATE, "prediction": AFTER, "next_state": AFTER, "reply": "<answer>Right</answer>"}
     shown = {"world": "frozen-lake", "finish_reason": "goal", "turns": [{**turn, "actions": ["Right"]}] * 4}
-    with Run.open(path, Recipe(system="toy", about="a run to look at")) as opened:
-        opened.stage("rl", lambda: None)
+    with Run.open(path, Recipe(system="toy", about="a run to look at")) as toy:
+        toy.stage("rl", lambda: None)
         for step in range(1, steps + 1):
-            opened.log("rl", step, {"success": step / steps, "loss": 1 / step})
-            opened.episodes(
+            toy.log("rl", step, {"success": step / steps, "loss": 1 / step})
+            toy.episodes(
                 "rl",
                 step,
                 (
@@ -66,8 +68,8 @@ def write_run(path: Path, steps: int, episodes: int) -> None:
                     for n in range(episodes // steps)
                 ),
             )
-        opened.summary({"tables": [table.data()]})
-        opened.finish()
+        toy.summary({"tables": [table.data()]})
+        toy.finish()
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -87,12 +89,8 @@ def measure(folder: Path, settings: BoardSettings) -> Table:
     )
     for name, address in pages():
         with TestClient(make_app([folder]), base_url="http://127.0.0.1") as client:
-            first = seconds_of(lambda client=client, address=address: client.get(address))  # type: ignore[misc]
-            times = [
-                seconds_of(lambda client=client, address=address: client.get(address))  # type: ignore[misc]
-                for _ in range(settings.rounds)
-            ]
-            answer = client.get(address)
-        answer.raise_for_status()
-        table.add(name, 1000 * first, 1000 * median(times), len(answer.content) / 1000)
+            get = partial(client.get, address)
+            first, *later = (seconds_of(get) for _ in range(1 + settings.rounds))
+            answer = get().raise_for_status()
+        table.add(name, 1000 * first, 1000 * median(later), len(answer.content) / 1000)
     return table
