@@ -31,7 +31,7 @@ COMMA := ,
 # Where it is set, every process would compile all it imports again: six seconds with torch and transformers.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test lint pytest results wheels thorough mutants chaos docs venv clean graphics browser
+.PHONY: demo test lint pytest results checkpoints wheels thorough mutants chaos docs venv clean graphics browser
 
 demo: $(VENV)/.installed
 	$(BIN)/oneiro run spa/frozen-lake --out $(OUT)
@@ -56,6 +56,10 @@ lint: $(VENV)/.installed-dev
 # The tables of README and docs, from results/*.json.
 results: $(VENV)/.installed-dev
 	$(BIN)/python -m tools.results
+
+# The models behind the README's rows, each as a repository for the hub; ROWS='demo plan-lake' names some.
+checkpoints: $(VENV)/.installed-dev
+	$(BIN)/python -m tools.checkpoints $(ROWS)
 
 # What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
 thorough: $(VENV)/.installed-dev graphics browser

@@ -91,6 +91,8 @@ class Claim(Strict):
     compared: str
     ours: str
     page: str
+    checkpoint: str = ""
+    """where the row's model lies in a run of the command; empty for a row without one"""
 
 
 class Experiment(Strict):

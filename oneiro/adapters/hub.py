@@ -61,7 +61,7 @@ def prepare(source: Path, repository: str, folder: Path, *, row: str | None = No
     run = next((place for place in (source, *source.resolve().parents) if (place / "recipe.yaml").is_file()), None)
     if run is None:
         raise OneiroError(f"{source} is no run and lies in none: there is nothing to say about it; use hf upload")
-    stage = weights.resolve().relative_to((run / "checkpoints").resolve()).parts[0]
+    stage = next(part for part in weights.resolve().relative_to(run.resolve()).parts if part != "checkpoints")
     shutil.copytree(weights, folder)
     for name in BESIDE:
         if (run / name).is_file():

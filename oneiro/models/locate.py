@@ -67,7 +67,7 @@ def missing_on_hub(name: str) -> str | None:
 
 def newest_weights(path: Path) -> Path:
     """The folder itself, or for a run directory or checkpoint the weights inside it: the best where some were chosen,
-    else the newest.
+    else the newest; WebRL's are its last phase's actor.
     """
     if (path / "config.json").is_file() or (path / "adapter_config.json").is_file():
         return path
@@ -76,6 +76,9 @@ def newest_weights(path: Path) -> Path:
     folders = [folder for place in ("model", "step-*/model") for folder in path.glob(place)]
     if folders:
         return max(folders)
+    actors = [config.parent for config in path.glob("phase_*/actor/config.json")]
+    if actors:
+        return max(actors, key=lambda actor: int(actor.parent.name.partition("_")[2]))
     stages = [folder for folder in path.glob("checkpoints/*") if any(folder.glob("step-*/model"))]
     for kind in ("rl", "sft"):
         chosen = sorted(folder for folder in stages if folder.name.partition("-")[0] == kind)

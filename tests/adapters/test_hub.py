@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import shutil
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +114,15 @@ def test_a_pushed_run_is_a_model_with_its_numbers(
     (success,) = (r for r in card.data.eval_results if r.metric_type == "success" and r.dataset_name == table["title"])
     assert success.metric_value == pytest.approx(row["success"]["value"])
     assert "| random |" in card.text and "| ceiling |" in card.text, "never without chance and ceiling"
+
+
+def test_an_actor_of_a_phase_is_a_model_of_its_run(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished("spa/frozen-lake", "smoke"), run)
+    (run / "phase_1").mkdir()
+    (run / "checkpoints/base").rename(run / "phase_1/actor")
+    card = (hub.prepare(run, "me/web", tmp_path / "web") / "README.md").read_text()
+    assert "Stage `phase_1`" in card
 
 
 def test_mistakes_are_one_line_and_exit_2(

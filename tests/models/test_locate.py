@@ -34,6 +34,14 @@ def test_a_run_means_its_newest_weights_after_rl_else_after_sft(tmp_path: Path) 
         newest_weights(tmp_path)
 
 
+def test_a_run_of_phases_means_its_last_actor(tmp_path: Path) -> None:
+    weights(tmp_path / "checkpoints/sft/step-000002/model")
+    weights(tmp_path / "phase_2/actor")
+    last = weights(tmp_path / "phase_10/actor")
+    weights(tmp_path / "random-tasks/phase_11/actor")
+    assert newest_weights(tmp_path) == last
+
+
 def test_names_that_can_be_no_model_are_refused_before_anybody_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
