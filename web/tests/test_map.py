@@ -74,10 +74,10 @@ def test_the_way_back_is_as_long_and_no_detour_is_faster(mode: str) -> None:
 
 def test_the_fastest_time_agrees_with_floyd_and_warshall() -> None:
     roads = region(2).roads
-    town = [number for number, name in region(2).town_of.items() if name == region(2).towns[4].name]
+    town = region(2).towns[4].junctions
     time = {(one, other): 0.0 if one == other else math.inf for one in town for other in town}
     for one in town:
-        for other, seconds, _ in roads.ways["foot"][one]:
+        for other, seconds, _ in roads.ways("foot")[one]:
             if other in town:
                 time[one, other] = min(time[one, other], seconds)
     for by, one, other in itertools.product(town, town, town):

@@ -21,12 +21,7 @@ WORDS = load_words("map")
 SCHEMA = """
 CREATE TABLE region (seed INTEGER NOT NULL, name TEXT NOT NULL);
 CREATE TABLE town (name TEXT PRIMARY KEY, postcode TEXT NOT NULL, population INTEGER NOT NULL,
-junction INTEGER NOT NULL,
-  lat REAL NOT NULL, lon REAL NOT NULL);
-CREATE TABLE junction (id INTEGER PRIMARY KEY, town TEXT NOT NULL, x REAL NOT NULL, y REAL NOT NULL);
-CREATE TABLE road (
-  id INTEGER PRIMARY KEY, start INTEGER NOT NULL, end INTEGER NOT NULL, metres INTEGER NOT NULL, name TEXT NOT NULL,
-  kind TEXT NOT NULL);
+  junction INTEGER NOT NULL, lat REAL NOT NULL, lon REAL NOT NULL);
 CREATE TABLE place (
   id INTEGER PRIMARY KEY, name TEXT NOT NULL, category TEXT NOT NULL, address TEXT NOT NULL, town TEXT NOT NULL,
   postcode TEXT NOT NULL, phone TEXT NOT NULL, hours TEXT NOT NULL, rating REAL NOT NULL, wheelchair TEXT NOT NULL,
@@ -60,7 +55,6 @@ class Region:
     """Latitude and longitude of the south-west corner."""
     towns: tuple[Town, ...]
     roads: Roads
-    town_of: dict[int, str]
     places: tuple[dict[str, Any], ...]
 
     def position(self, x: float, y: float) -> Point:
@@ -83,9 +77,8 @@ def region(seed: int) -> Region:
     roads: list[Road] = []
     towns = build_towns(dice, points, roads)
     connect_towns(dice, towns, points, roads)
-    town_of = {number: town.name for town in towns for number in town.junctions}
     places = build_places(dice, towns, points, corner)
-    return Region(dice.pick(WORDS["regions"]), corner, tuple(towns), Roads(points, roads), town_of, tuple(places))
+    return Region(dice.pick(WORDS["regions"]), corner, tuple(towns), Roads(points, roads), tuple(places))
 
 
 def metres_between(points: dict[int, Point], start: int, end: int, winding: float) -> int:
@@ -221,7 +214,7 @@ def place_name(dice: Dice, category: str, town: Town) -> str:
 
 
 def fill(db: sqlite3.Connection, seed: int) -> None:
-    """Write the content of a seed."""
+    """Write the content of a seed. Junctions and roads are never changed: pages ask the region for them."""
     land = region(seed)
     insert(db, "region", [{"seed": seed, "name": land.name}])
     for town in land.towns:
@@ -229,17 +222,6 @@ def fill(db: sqlite3.Connection, seed: int) -> None:
         insert(db, "town", [{"name": town.name, "postcode": town.postcode, "population": town.population,
         "junction": town.centre,
                              "lat": lat, "lon": lon}])  # fmt: skip
-    insert(
-        db,
-        "junction",
-        [
-            {"id": number, "town": land.town_of.get(number, ""), "x": x, "y": y}
-            for number, (x, y) in land.roads.points.items()
-        ],
-    )
-    insert(db, "road", [{"start": road.start, "end": road.end, "metres": road.metres, "name": road.name,
-    "kind": road.kind}
-                        for road in land.roads.roads])  # fmt: skip
     insert(db, "place", land.places)
 
 

@@ -6,6 +6,7 @@ import heapq
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 MODES = {"car": "Car", "bicycle": "Bicycle", "foot": "Foot"}
 
@@ -28,8 +29,7 @@ Point = tuple[float, float]
 """Kilometres east and north of the region's corner."""
 
 
-@dataclass(frozen=True)
-class Road:
+class Road(NamedTuple):
     """A stretch between two junctions, open in both directions."""
 
     start: int
@@ -62,15 +62,21 @@ class Roads:
 
     def __init__(self, points: Mapping[int, Point], roads: Sequence[Road]) -> None:
         self.points, self.roads = points, roads
-        self.ways: dict[str, dict[int, list[tuple[int, float, Road]]]] = {}
-        for mode in MODES:
-            ways = self.ways[mode] = {number: [] for number in points}
-            for road in roads:
-                if mode in SPEEDS[road.kind]:
-                    seconds = road.metres * 3.6 / SPEEDS[road.kind][mode]
-                    ways[road.start].append((road.end, seconds, road))
-                    ways[road.end].append((road.start, seconds, road))
+        self._ways: dict[str, dict[int, list[tuple[int, float, Road]]]] = {}
         self.trees: dict[tuple[str, int], dict[int, tuple[float, int, Road | None]]] = {}
+
+    def ways(self, mode: str) -> dict[int, list[tuple[int, float, Road]]]:
+        """What leaves each junction: (junction at the other end, seconds, road)."""
+        if mode in self._ways:
+            return self._ways[mode]
+        ways: dict[int, list[tuple[int, float, Road]]] = {number: [] for number in self.points}
+        for road in self.roads:
+            if mode in SPEEDS[road.kind]:
+                seconds = road.metres * 3.6 / SPEEDS[road.kind][mode]
+                ways[road.start].append((road.end, seconds, road))
+                ways[road.end].append((road.start, seconds, road))
+        self._ways[mode] = ways
+        return ways
 
     def tree(self, mode: str, source: int) -> dict[int, tuple[float, int, Road | None]]:
         """Seconds to every junction that can be reached, the junction before it and the road between (Dijkstra)."""
@@ -81,6 +87,7 @@ class Roads:
         return self.trees[mode, source]
 
     def _search(self, mode: str, source: int) -> dict[int, tuple[float, int, Road | None]]:
+        ways = self.ways(mode)
         done: dict[int, tuple[float, int, Road | None]] = {}
         number = 0  # equal times are settled in the order they were found, so that a route is always the same
         queue: list[tuple[float, int, int, int, Road | None]] = [(0.0, number, source, source, None)]
@@ -89,7 +96,7 @@ class Roads:
             if junction in done:
                 continue
             done[junction] = (seconds, before, road)
-            for end, more, way in self.ways[mode][junction]:
+            for end, more, way in ways[junction]:
                 if end not in done:
                     number += 1
                     heapq.heappush(queue, (seconds + more, number, end, junction, way))
