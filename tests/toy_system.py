@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from time import sleep
 
 from oneiro.recipe import Recipe, Settings
 from oneiro.rundir.run import Run
+from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json, write_json
 from oneiro.runtime.seeds import generator
 
@@ -33,6 +35,12 @@ class ToyRecipe(Recipe):
     pause: float = 0.0
     """Seconds each step sleeps, so that a test can interrupt it."""
     note: str | None = None
+    needs: str | None = None
+    """A folder that has to be there when a run begins."""
+
+    def check_places(self) -> None:
+        if self.needs is not None and not Path(self.needs).is_dir():
+            raise OneiroError(f"needs: no folder {self.needs}")
 
 
 def run(recipe: ToyRecipe, run: Run) -> None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from oneiro.learning import checkpoint
-from oneiro.learning.optimiser import Optimiser
+from oneiro.learning.optimiser import Optimiser, OptimiserSettings
 from oneiro.learning.reconstruction import (
     Adversary,
     DiscriminatorLossSettings,
@@ -358,3 +358,12 @@ def test_weights_that_are_not_finite_are_never_kept_and_the_step_is_named(tmp_pa
     with pytest.raises(OneiroError, match="step 3: the weights"):
         train(tokenizer, how, draw, None, tmp_path, 5, spoil)
     assert sorted(checkpoint.checkpoints(tmp_path)) == [1, 2]
+
+
+def test_an_opponent_whose_weights_are_not_finite_is_never_kept(tmp_path: Path) -> None:
+    endless = OptimiserSettings(lr=1, weight_decay=1e39)  # its one loss is finite, its weights after that step are not
+    opponent = DiscriminatorLossSettings(start=0, optimiser=endless, network=NETWORK)  # type: ignore[arg-type]
+    how = ReconstructionSettings(steps=1, lpips=0, discriminator=opponent)
+    with pytest.raises(OneiroError, match="step 1: the weights"):
+        train(tokenizers.create(SMALL_FRAME, 3, "cpu"), how, draw, None, tmp_path, 5, lambda step, values: None)
+    assert not checkpoint.checkpoints(tmp_path)

@@ -29,6 +29,7 @@ from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.admission import admit, backbone_of
 from oneiro.models.attention import AfterPrefix, Causal, Prefill, PrefixGroups
+from oneiro.models.backbone import Shape
 from oneiro.models.foreign import ForeignBackbone, Unfit, by_plan
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -92,6 +93,19 @@ def test_every_plan_gives_what_the_model_gives_by_itself(family: str) -> None:
         positions = torch.tensor([[*range(9), *range(9, 15), *range(9, 15)]])
         packed = backbone(sequence, positions, PrefixGroups(row_id, torch.float32))
         torch.testing.assert_close(packed[0, 9:].reshape(2, 6, -1), plain[:, 9:], atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("family", "expected"),
+    [
+        # Tables 330 x 32 (its head is the same) and 1,024 x 32, two layers of 12,704 parameters, the last norm 64.
+        ("gpt-2", Shape(2, 32, heads=4, kv_heads=4, head_dim=8, mlp=4 * 32, vocabulary=330, parameters=68_800)),
+        # Tables and head 2 x 330 x 32, two layers: projections 3 x 1,536, attention 3,072, norms 32 + 16 + 2 x 32.
+        ("olmo2", Shape(2, 32, heads=4, kv_heads=2, head_dim=8, mlp=48, vocabulary=330, parameters=36_736)),
+    ],
+)
+def test_the_shape_is_that_of_the_layers(family: str, expected: Shape) -> None:
+    assert backbone_of(random_model(FAMILIES[family])).shape == expected
 
 
 @pytest.mark.parametrize("family", FAMILIES)

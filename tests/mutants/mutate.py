@@ -2,13 +2,15 @@
 
 A mutant is one change of the syntax tree: a comparison, sign, constant, argument, guard or statement. Annotations,
 texts, assertions (`zip`'s `strict` is one) and the bounds of settings are left alone: no result depends on them. Nor on
-how numbers lie in memory, on names of threads, on progress bars, and on which of two kernels for the same step is used.
+how numbers lie in memory, on names of threads, on what is said on the way, on how much is computed at once, and on
+which of two kernels for the same step is used. Defaults of settings and of seeds are choices, not computations.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,8 +43,12 @@ STEPS = {"detach", "clone", "float", "abs", "exp", "neg", "neg_", "square", "sqr
 """Methods without arguments whose result stands in for the value they are called on."""
 BOUNDS = {"ge", "gt", "le", "lt", "min_length", "max_length", "description"}
 """What a settings class allows, not what it does."""
-INERT = {"device", "strict", "set_to_none", "thread_name_prefix", "show_progress", "fused", "use_reentrant"}
-"""Where a tensor lies, of which a CPU has one place; what only asserts; what only saves memory or time."""
+INERT = {
+    "device", "strict", "set_to_none", "thread_name_prefix", "show_progress", "fused", "use_reentrant", "mmap",
+    "mmap_mode", "compression", "advance", "repr", "stacklevel", "encoding",
+}  # fmt: skip
+"""Where a tensor lies, of which a CPU has one place; what only asserts; what only saves memory, room or time; what only
+moves a progress bar or shows in a message; and UTF-8, which is what files are read as anyway."""
 LEFT = BOUNDS | INERT
 SYMMETRIC = {
     "transpose",
@@ -64,6 +70,14 @@ AXES = {
 that is wrong is the other mutant of the same number."""
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 """A clock is never seen at its very bound."""
+CHOSEN = ("Settings", "Recipe", "Config", "BaseModel")
+"""How the names of classes end, or those of their bases, whose fields are what somebody may choose."""
+AT_ONCE = re.compile("CHUNK|AT_ONCE|CACHED|AHEAD")
+"""In the name of a constant: how much is computed, read or kept at once, which is speed and memory."""
+HAIR = 1e-6
+"""What is smaller only keeps a division by zero away or tells equal numbers: twice as much does so as well."""
+ALIKE = re.compile(r"(self\.)?kv_cache\[0\]\[0\]\.(shape|dtype|device)")
+"""Keys and values of all layers are alike in these: which of them is asked is the same."""
 UNUSED = (ast.Import, ast.ImportFrom, ast.Assert, ast.Global, ast.Nonlocal)
 
 
@@ -123,22 +137,48 @@ def statements(node: ast.AST, scope: str) -> Iterator[tuple[ast.stmt, str]]:
             inside = f"{scope}.{child.name}".lstrip(".")
             yield child, inside
             yield from statements(child, inside)
-        elif isinstance(child, ast.stmt) and not isinstance(child, UNUSED) and not typing_only(child):
+        elif isinstance(child, UNUSED) or typing_only(child) or is_chosen(node, child) or is_size(child):
+            continue
+        elif isinstance(child, ast.stmt) and not is_told(child):
             yield child, scope
             yield from statements(child, scope)
         elif isinstance(child, ast.ExceptHandler | ast.match_case):
             yield from statements(child, scope)
 
 
-def typing_only(statement: ast.stmt) -> bool:
+def typing_only(statement: ast.AST) -> bool:
     return isinstance(statement, ast.If) and ast.unparse(statement.test) == "TYPE_CHECKING"
+
+
+def is_chosen(node: ast.AST, child: ast.AST) -> bool:
+    """Whether `child` is a field of settings: its default is a choice."""
+    if not isinstance(node, ast.ClassDef) or not isinstance(child, ast.AnnAssign):
+        return False
+    return any(name.endswith(CHOSEN) for name in (node.name, *map(ast.unparse, node.bases)))
+
+
+def is_size(statement: ast.AST) -> bool:
+    """Whether it is a constant that says how much is done at once."""
+    return isinstance(statement, ast.Assign) and bool(AT_ONCE.search(ast.unparse(statement.targets[0])))
+
+
+def is_told(node: ast.AST) -> bool:
+    """What only tells whoever waits how far the work is, or prints a line: a call, or a statement that is one."""
+    if isinstance(node, ast.Expr):  # `advance(1)` by itself moves a bar; where its value is used it is another function
+        return is_told(node.value) or ast.unparse(node.value).startswith("advance(")
+    if not isinstance(node, ast.Call):
+        return False
+    of_bar = isinstance(node.func, ast.Attribute) and ast.unparse(node.func.value) == "bar"
+    return of_bar or called(node) in ("say", "progress")
 
 
 def parts(statement: ast.stmt) -> Iterator[ast.expr]:
     """The expressions of a statement itself: no annotation, no decorator, no text in a raise, no statement inside."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
-        yield from statement.args.defaults
-        yield from (default for default in statement.args.kw_defaults if default is not None)
+        places = [*statement.args.posonlyargs, *statement.args.args]
+        given = [*zip(places[::-1], statement.args.defaults[::-1], strict=False)][::-1]
+        given += [*zip(statement.args.kwonlyargs, statement.args.kw_defaults, strict=True)]
+        yield from (default for place, default in given if default is not None and place.arg != "seed")
     elif isinstance(statement, ast.AnnAssign):
         yield from [statement.value] if statement.value is not None else []
     elif not isinstance(statement, ast.ClassDef | ast.Raise):
@@ -151,7 +191,11 @@ def parts(statement: ast.stmt) -> Iterator[ast.expr]:
 
 def expressions(node: ast.AST) -> Iterator[ast.AST]:
     """A node and all inside it, without texts and bounds."""
-    if isinstance(node, ast.JoinedStr | ast.arguments) or (isinstance(node, ast.keyword) and node.arg in LEFT):
+    if isinstance(node, ast.JoinedStr | ast.arguments) or is_told(node):
+        return
+    if isinstance(node, ast.keyword) and node.arg in LEFT:
+        return
+    if isinstance(node, ast.Attribute) and ALIKE.fullmatch(ast.unparse(node)):
         return
     yield node
     for child in ast.iter_child_nodes(node):
@@ -269,7 +313,7 @@ def edits(node: ast.AST) -> Iterator[Edit]:
             yield attribute("constant", node, "value", not value)
         case ast.Constant(value=int() as value):
             yield attribute("constant", node, "value", value + 1)
-        case ast.Constant(value=float() as value):
+        case ast.Constant(value=float() as value) if not 0 < value < HAIR:
             yield attribute("constant", node, "value", value * 2 or 1.0)
         case ast.Call():
             yield from call_edits(node)

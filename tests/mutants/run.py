@@ -47,7 +47,7 @@ MUTATED = {
     "oneiro/episode.py": CORE,
     "oneiro/agents": ("tests/agents", "tests/systems/plan"),
     "oneiro/tasks": ("tests/tasks", "tests/agents/planning"),
-    "oneiro/systems": ("tests/systems",),
+    "oneiro/systems": ("tests/systems", "tests/rundir/test_run.py"),
     "oneiro/report/stats.py": ("tests/report", "tests/systems/test_seeds.py"),
     "oneiro/worlds/shop/webshop.py": ("tests/worlds/shop",),
     "oneiro/worlds/textgame/state.py": ("tests/worlds/textgame", "tests/tasks/textgame"),

@@ -60,6 +60,13 @@ def changes(code: str, tmp_path: Path) -> list[str]:
         ("x = a.sum(-1)", ["x = a.sum(-2)"]),
         ("x = f(a, dim=-1)", ["x = f(a)", "x = f(a, dim=-2)"]),
         ("x = f(-1)", ["x = f(1)", "x = f(-2)"]),
+        ("x = advance(a, b)", ["x = advance(b, a)"]),
+        ("class Task:\n    width: int = 3", ["width: int = 4"]),
+        ("class TaskSettings(Base):\n    width = 3", ["width = 4"]),
+        (
+            "def f(a, b=1, seed=2, *, c=3):\n    pass",
+            ["def f(a, b=2, seed=2, *, c=3):", "def f(a, b=1, seed=2, *, c=4):"],
+        ),
     ],
 )
 def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tmp_path: Path) -> None:
@@ -80,9 +87,20 @@ def test_each_piece_of_code_has_these_mutants(code: str, expected: list[str], tm
         "x = time.monotonic() < a",
         "import a",
         "raise_if = f'{a + b}'",
+        "class TaskSettings(Base):\n    width: int = Field(3, ge=1)\n    on: bool = True",
+        "class Task(Settings):\n    width: int = 3",
+        "def f(a, *, seed=0):\n    pass",
+        "def f(a, seed=0):\n    pass",
+        "READ_AT_ONCE = 64",
+        "x = 1e-9",
+        "x = self.kv_cache[0][0].shape",
+        "run.say(a + b)",
+        "with run.progress(a, b * 2) as bar:\n    bar.advance(1, loss=c / d)",
+        "advance(a + b)",
+        "x = field(repr=False)",
     ],
 )
-def test_texts_annotations_assertions_and_bounds_have_none(code: str, tmp_path: Path) -> None:
+def test_texts_annotations_assertions_bounds_choices_and_what_is_said_have_none(code: str, tmp_path: Path) -> None:
     assert changes(code, tmp_path) == []
 
 

@@ -389,6 +389,17 @@ def test_a_run_directory_resumes_by_itself_and_keeps_its_recipe(tmp_path: Path) 
         systems.run(str(done.path), overrides=["seed=2"])
 
 
+def test_what_a_recipe_names_is_looked_for_when_a_run_begins_and_not_when_it_goes_on(tmp_path: Path) -> None:
+    recipe = RECIPE.model_copy(update={"needs": str(tmp_path / "data")})
+    with pytest.raises(OneiroError, match="needs: no folder"):
+        systems.run(recipe, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    (tmp_path / "data").mkdir()
+    done = systems.run(recipe, out=tmp_path / "run")
+    (tmp_path / "data").rmdir()
+    assert systems.run(done.path).recipe == done.recipe
+
+
 def test_an_unknown_system_is_answered_with_the_nearest() -> None:
     with pytest.raises(OneiroError, match=r"no system called 'spaa'.*did you mean 'spa'"):
         systems.recipe_class("spaa")

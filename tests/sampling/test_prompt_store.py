@@ -85,6 +85,15 @@ def test_a_prompt_that_is_shared_is_kept_once(tiny: LanguageModel) -> None:
     assert engine._batch is batch and not batch.store.used and not batch.store.places
 
 
+def test_there_is_room_for_twice_the_prompts_that_full_slots_share(tiny: LanguageModel) -> None:
+    # Six prompts of four samples: eight slots hold two prompts, twice as many and one are kept; never more than six.
+    prompts = [np.array([first, *LONG]) for first in range(6)]
+    for slots, kept in ((8, 5), (24, 6)):
+        engine = Engine(tiny, slots, share_from=13)
+        engine.generate(prompts, 4, SamplingSettings(max_tokens=2), seed=0)
+        assert engine._batch is not None and engine._batch.store is not None and engine._batch.store.prompts == kept
+
+
 def test_what_prompts_share_is_found_where_it_spares_enough() -> None:
     # One row each: all four that begin alike share 30 tokens, which spares 3 x 30 of 176.
     shares, groups = find_shares(PROMPTS, range(6), 1, 13)

@@ -169,6 +169,48 @@ def test_the_command_writes_its_tables(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no change" in capsys.readouterr().out
 
 
+def segment(folder: Path, actions: list[list[float]], *values: int, side: int = 12) -> video.ScoredSegment:
+    """Frames of one value each; the first is given."""
+    path = folder / f"{len(list(folder.iterdir()))}.npy"
+    np.save(path, np.stack([np.full((side, side, 3), value, np.uint8) for value in values]))
+    return video.ScoredSegment("a", "line 1", path, 1, np.array(actions or np.zeros((0, 0)), float), {})
+
+
+@pytest.mark.parametrize(
+    ("pixel", "actions", "nearest"),
+    [
+        # In spreads of train, A is 5 |p - 0.2| + |a - 1| + |b - 10| / 10 away,
+        # and B 5 |p - 0.6| + |a - 2| + |b - 20| / 10.
+        (102, [[1.3, 10.0]], "A"),  # 1 + 0.3, 1 + 1.7
+        (102, [[0.5, 10.0]], "A"),  # 1 + 0.5, 1 + 2.5
+        (102, [[1.9, 14.0]], "B"),  # 1 + 1.3, 1 + 0.7
+        (102, [[1.5, 15.02]], "B"),  # 1 + 1.002, 1 + 0.998
+        (102, [[1.5, 14.98]], "A"),
+        (128, [[1.0, 10.0]], "A"),  # 1.51 + 0, 0.49 + 2
+        (153, [[1.3, 10.0]], "B"),  # 2 + 0.3, 0 + 1.7
+        (115, [[1.0, 10.0], [1.0, 10.0]], "B"),  # 1.25, 0.75: actions of another length are not compared
+    ],
+)
+def test_the_nearest_segment_is_that_of_frame_and_actions(
+    pixel: int, actions: list[list[float]], nearest: str, tmp_path: Path
+) -> None:
+    lookup = video.FrameLookup([segment(tmp_path, [[1, 10]], 51, 10), segment(tmp_path, [[2, 20]], 153, 20, 30)])
+    asked = segment(tmp_path, actions, pixel, 7, 7, 7)
+    # One that is shorter than what is asked for stands still at its end.
+    expected = {"A": [10, 10, 10], "B": [20, 30, 30]}[nearest]
+    assert lookup(asked, *asked.true())[:, 0, 0, 0].tolist() == expected
+
+
+def test_segments_without_actions_are_compared_by_their_frames_and_other_sizes_not_at_all(tmp_path: Path) -> None:
+    lookup = video.FrameLookup([segment(tmp_path, [], 0, 10), segment(tmp_path, [], 102, 20)])
+    asked, larger = segment(tmp_path, [], 102, 7), segment(tmp_path, [], 102, 7, side=16)
+    assert lookup(asked, *asked.true())[:, 0, 0, 0].tolist() == [20]
+    with pytest.raises(OneiroError, match="line 1: frames are"):
+        lookup(larger, *larger.true())
+    with pytest.raises(OneiroError, match="actions of train have 1 and 2 numbers"):
+        video.FrameLookup([segment(tmp_path, [[0.0]], 0, 10), segment(tmp_path, [[0.0, 1.0]], 0, 10)])
+
+
 @pytest.mark.parametrize("shape", [(1, 4, 12, 3), (1, 12, 4, 3)])
 def test_frames_that_are_too_small_in_either_direction_are_one_line(shape: tuple[int, ...], tmp_path: Path) -> None:
     np.save(tmp_path / "small.npy", np.zeros(shape, np.uint8))

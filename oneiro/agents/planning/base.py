@@ -15,7 +15,7 @@ import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, Literal, Protocol, TypeVar
 
 import numpy as np
@@ -133,12 +133,12 @@ class Decision:
     action: str | None
     """None: nothing was proposed, or the budget allowed no look at all and nobody proposed."""
     value: float
-    candidates: list[Candidate] = field(default_factory=list)
-    plan: tuple[str, ...] = ()
+    candidates: list[Candidate]
+    plan: tuple[str, ...]
     """The actions that the choice begins, as far as it looks ahead."""
-    tokens: int = 0
-    predictions: int = 0
-    ended: str = "depth"
+    tokens: int
+    predictions: int
+    ended: str
     """Why the search ended: `goal`, `depth`, `exhausted`, `tokens` or `seconds`."""
 
 

@@ -128,7 +128,7 @@ class BeamSearch(Planner[StateT]):
         )
 
     def _back_up(self, graph: _Graph[StateT]) -> None:
-        expanded = [vertex for vertex in graph.values() if vertex.edges and not vertex.done]
+        expanded = [vertex for vertex in graph.values() if vertex.edges]
         for _ in range(SWEEPS):
             change = 0.0
             # From the deepest up, so that one pass carries values all the way where there is no circle.

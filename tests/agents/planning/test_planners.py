@@ -322,6 +322,8 @@ def test_a_state_is_worth_what_it_is_judged_or_its_best_discounted_future() -> N
     assert (found.action, found.plan, found.predictions) == ("-", ("-",), 3 * 5) and found.ended == "depth"
     (far,) = on_the_line("beam", {3: 1.0}).plan([Root(0)])
     assert far.plan == ("+", "+", "+") and far.value == pytest.approx(0.125)
+    # There and back and on: values go round circles until they stand.
+    assert {c.action: c.value for c in far.candidates}["-"] == pytest.approx(0.5**5)
     (won,) = on_the_line("mpc", {3: 1.0}, sequences=300, iterations=1).plan([Root(0)])
     assert won.plan == ("+", "+", "+") and won.value == pytest.approx(0.125) and won.ended == "depth"
 

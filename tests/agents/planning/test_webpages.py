@@ -11,6 +11,7 @@ from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.beam import BeamSearch
+from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.planning.webpages import (
     PolicyRanking,
@@ -220,6 +221,9 @@ def test_a_language_model_that_predicts_pages_is_searched_by_its_folder(tmp_path
     folder = str(language.save(tmp_path / "pages"))
     settings = {"templates": ["map/show-way"], "max_actions": 2}
     planner = PlannerSettings(depth=1, proposals=2)
+    loaded = load_planner(folder, "web", settings, planner)
+    assert loaded.dialogue.max_turns == 2
+    assert not loaded.dialogue.world_model and not loaded.policy.predicts  # it answers with an action and no page
     table = evaluate_agent("web", folder, levels=1, samples=1, settings=settings, plan=planner)
     assert [str(row[0].value) for row in table.rows][1].endswith("beam depth 1")
     with pytest.raises(OneiroError, match="give --world web"):

@@ -120,6 +120,10 @@ def test_the_command_looks_at_everything_before_it_needs_tensorflow(
     command = ["eval", "rt1", f"--data={data}", "--rt1=converged=nowhere", "--encoder=nowhere"]
     assert cli.main([*command, f"--model={model}", "--starts=9"]) == 2
     assert "9 are asked for" in " ".join(capsys.readouterr().err.split())
+    (tmp_path / "labels").write_text('{"model": "simulator", "policy": "convergd", "start": 0, "success": true}')
+    assert cli.main([*command, f"--model={model}", f"--labels={tmp_path / 'labels'}"]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert "line 1: no policy here is called 'convergd'; did you mean 'converged'" in said
     assert cli.main([*command, f"--model={model}", "--starts=2"]) == 2
     said = " ".join(capsys.readouterr().err.split())
     assert ("oneiro[rt1]" if importlib.util.find_spec("tensorflow") is None else "SavedModel") in said

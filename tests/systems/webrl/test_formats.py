@@ -119,6 +119,17 @@ def test_a_pt_file_is_read_without_running_anything(tmp_path: Path) -> None:
             formats.read_processed(tmp_path / name)
 
 
+def test_a_file_above_256_mb_is_reported_and_not_read(tmp_path: Path) -> None:
+    formats.write_traces(tmp_path, [trace("1"), trace("2")])
+    for path in (tmp_path / "traces" / "2.jsonl", tmp_path / "large.pt"):
+        with path.open("ab") as file:
+            file.truncate(256 * 2**20 + 1)  # takes no room on the disk
+    read = formats.read_traces(tmp_path)
+    assert [t.trace_id for t in read.traces] == ["1"] and "2.jsonl: larger than 256 MB" in str(read.problems[0])
+    with pytest.raises(OneiroError, match=r"large.pt is larger than 256 MB; split it"):
+        formats.read_processed(tmp_path / "large.pt")
+
+
 def test_task_configs_and_sft_data_have_the_published_fields(tmp_path: Path) -> None:
     from oneiro_web.tasks import read_task
     from oneiro_web.urls import Places

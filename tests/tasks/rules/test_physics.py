@@ -241,6 +241,20 @@ def test_bayes_infers_what_a_context_decides() -> None:
     assert sum(right) >= 15
 
 
+def test_bayes_gives_each_pair_of_twists_the_same_weight_however_many_rules_it_has() -> None:
+    """A let the walker on at the upper edge: as ice, as a pad that throws beyond the edge (up, left or right), or as a
+    one-way tile (up). With wind, a pair of twists has a tile or its four directions besides the wall: 1/2 for the ice,
+    1/8 for each direction of the others. So the walker slides, though three pads speak for one step and one ice.
+    """
+    physics = Physics((0, 1, 2, 3), ("ice", "wind"), (0, 0), ("#", "A", "B", "C", "E"))
+    texts = (". . .\n. @ .\n. . *\n. 0", ". A .\n. @ .\n. . *\n. 0", ". . .\n@ A .\n. . *\n. 0")
+    free, edge, middle = (read_map(physics, text) for text in texts)
+    assert free is not None and edge is not None and middle is not None
+    one = Drawn(physics, ((free, (0, 1, 2, 3)), (edge, (0,))), middle, 1)
+    assert one.outcome(edge, 0) == "U"
+    assert most_likely(one) == "RR"
+
+
 def test_simple_rules_have_one_twist_or_none_and_the_test_has_two() -> None:
     counts = {}
     for simple in (0.0, 1.0):

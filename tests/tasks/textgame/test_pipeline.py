@@ -510,3 +510,20 @@ def test_rows_of_one_game_are_compared_without_an_interval() -> None:
     said, drawn = verdict({"base": row, "RLVR": row})
     assert "base predicts 50.0 % exactly and RLVR 50.0 %: too few cases to compare." in said
     assert "25.0% were exact, then 25.0%: too few cases" in drawn
+
+
+def test_a_verdict_compares_the_first_row_with_the_last() -> None:
+    def row(value: float, spread: float) -> dict[str, Any]:
+        exact = {"accuracy": value, "low": value - spread, "high": value + spread, "cases": 8}
+        drawn = {"value": value / 200, "low": (value - spread) / 200, "high": (value + spread) / 200, "n": 8}
+        return {"steps": {"all": {"changed": exact}}, "sampled": {"changed": drawn}}
+
+    rows = {"base": row(10, 5), "SFT": row(90, 1), "RLVR": row(40, 20)}
+    said, drawn = verdict(rows)
+    assert "Of 8 test steps" in said and "base predicts 10.0 % (5.0 % to 15.0 %) exactly and RLVR 40.0 % (20" in said
+    assert "5.0% (2.5% to 7.5%) were exact, then 20.0% (10.0% to 30.0%): " in drawn
+    assert "): the intervals do not overlap." in said and drawn.endswith("): the intervals do not overlap.")
+    assert all("): the intervals overlap." in sentence for sentence in verdict(rows | {"RLVR": row(40, 25)}))
+    (alone,) = verdict(rows | {"SFT": {"steps": rows["SFT"]["steps"]}})  # one that was not sampled
+    assert alone == said
+    assert verdict({"base": {"steps": {"all": {"changed": {"cases": 0}}}}, "RLVR": row(40, 20)}) == []

@@ -7,7 +7,7 @@ import pytest
 
 from oneiro.tasks.webpage.data import PageContent, decided_by_content, numbers_in, site_names
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
-from oneiro.tasks.webpage.record import recorded_web, tinkering
+from oneiro.tasks.webpage.record import TRIED, recorded_web, tinkering
 from oneiro.tasks.webpage.state import PageState, PageTransition
 from tests.tasks.webpage.cases import state, step
 
@@ -111,11 +111,20 @@ def test_a_name_belongs_to_the_site_where_three_contents_have_it() -> None:
 
 
 def test_tinkering_acts_on_controls_of_the_pages_own_part() -> None:
-    world = recorded_web("web:reddit")
-    world.reset(seed=3, options={"split": "train"})
+    world = recorded_web("web:gitlab")
+    world.reset(seed=0, options={"split": "train"})
     rng, policy = np.random.default_rng(0), tinkering(0.0)
     above, below = PageState.of(world.page).frame()
     inside = range(above + 1, below + 1)
-    ids = [int(policy(world, rng).split("[")[1].split("]")[0]) for _ in range(20)]
+    actions = [policy(world, rng) for _ in range(60)]
+    ids = [int(action.split("[")[1].split("]")[0]) for action in actions]
+    roles = [world.page.nodes[number].role for number in ids]
     world.close()
     assert set(ids) <= set(inside) and len(set(ids)) > 5
+    # Each kind of control equally often, however many there are of it; only what takes a text is typed into.
+    kinds = {node.role for node in list(world.page.nodes.values())[above:below]} & set(TRIED)
+    assert len(kinds) > 2 and all(abs(roles.count(kind) - 60 / len(kinds)) < 12 for kind in kinds)
+    typed = [role in ("textbox", "searchbox") for role in roles]
+    assert typed == [action.startswith("type [") for action in actions]
+    texts = [action.split("[")[2].split("]")[0] for action in actions if action.startswith("type [")]
+    assert 0 < sum(text.isdigit() for text in texts) < len(texts) and all(text.isalnum() for text in texts)

@@ -90,6 +90,9 @@ def test_a_search_without_a_model_explains_what_was_seen() -> None:
     book = enumerate_rules(GAME, SEEN)
     assert WrittenPredictor().reward(str(book), CASE).value == 1.0
     assert enumerate_rules(GAME, SEEN[3:]).rules == ()
+    baselines = WrittenPredictor().baselines()
+    earned = {name: WrittenPredictor().reward(answer(CASE), CASE).value for name, answer in baselines.items()}
+    assert earned == {"no rules": 0.25, "enumerative search": 1.0, "true rules": 1.0}
     settings = WrittenDataSettings()
     cases = [draw_case(settings, 10, 0, "test", number, True) for number in range(6)]
     shares = [WrittenPredictor().reward(WrittenPredictor().enumerate_rules(case), case).value for case in cases]
