@@ -93,7 +93,10 @@ class VideoTask(Task):
         return PRETRAIN
 
     def model(self, stage: str | None) -> LanguageModel:
-        return languages.load(str(self.run.path / "checkpoints" / (stage or PRETRAIN)))
+        folder = self.run.path / "checkpoints" / (stage or PRETRAIN)
+        language = languages.load(str(folder))
+        language.trained_in = folder
+        return language
 
     def rollout(self, engine: Engine) -> Rollout:
         recipe, task, train = self.recipe, self.predictor, self.data.train

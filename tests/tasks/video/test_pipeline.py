@@ -48,7 +48,7 @@ from oneiro.tasks.video.evaluation import (
 from oneiro.tasks.video.model import TransformerSettings, create_transformer, find_tokenizer, open_model
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
-from oneiro.tasks.video.task import play, record, verdict
+from oneiro.tasks.video.task import VideoTask, play, record, verdict
 from oneiro.tasks.video.teleop import blocks, key_action, keys_of, open_teleop
 from oneiro.tasks.video.training import given_transformer, take_transformer
 from oneiro.worlds.robot import puck as video_toy
@@ -132,6 +132,15 @@ def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: P
     for table in ahead:
         assert table["columns"] == ["ahead", "frames", "MSE x 100", "PSNR", "SSIM x 100", "repeats"]
         assert len(table["rows"]) == 7 * 5
+
+
+@EITHER
+def test_a_stage_has_its_own_weights_and_none_means_those_before_rl(alone: Path) -> None:
+    recipe = recipes.load(str(alone / "recipe.yaml"))
+    with Run.open(alone, recipe) as run:
+        for stage, name in ((None, "pretrain"), ("rl", "rl")):
+            trained_in = VideoTask(recipe, run).model(stage).trained_in  # type: ignore[arg-type]
+            assert trained_in is not None and trained_in.is_relative_to(alone / "checkpoints" / name)
 
 
 def test_the_report_holds_its_moving_pictures(alone: Path) -> None:

@@ -21,7 +21,7 @@ from oneiro.tasks.video import encodings as video_encodings
 from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resize
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
 from oneiro.tasks.video.model import TransformerSettings, create_transformer
-from oneiro.tasks.video.predictor import Encoded, VideoPredictor, VideoRewardSettings
+from oneiro.tasks.video.predictor import Encoded, VideoCase, VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.world import Footage, FrameDynamics, LearnedFrames, likeness
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes, write_episode
@@ -332,6 +332,15 @@ def test_baselines_are_the_last_given_frame_and_the_tokenizers_best(episodes: Ep
     assert torch.equal(task.ceiling(cases), task.decode(cases.context, cases.frames[:, 3:]))
     error = np.abs(clips.images[:, 3].astype(float) - clips.images[:, 2]).mean(axis=(1, 2, 3)) / 255
     assert task.reward_of_copying(clips, cases) == pytest.approx(-error, rel=1e-4)
+
+
+def test_copying_writes_the_codes_of_the_last_frame_once_per_frame(episodes: Episodes) -> None:
+    task = task_of("multi", episodes)
+    task.layout = Layout.multi_step(200, frame_tokens=3, context_tokens=4, action_tokens=2, future=4)
+    frames = np.arange(15, dtype=np.int32).reshape(1, 5, 3)
+    encoded = Encoded(np.zeros((1, 4), np.int32), frames, np.zeros((1, 5, 2), np.int32))
+    copied = task.copy_last_frame(VideoCase(clips_and_cases(task, episodes)[0], encoded))
+    assert task.layout.reply_frames(copied).reshape(4, 3).tolist() == [[0, 1, 2]] * 4
 
 
 @pytest.mark.parametrize("kind", ["single", "multi"])
