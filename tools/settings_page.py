@@ -18,6 +18,7 @@ sys.path[:0] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / 
 from oneiro.recipe import Recipe  # noqa: E402
 from oneiro.recipe.mistakes import models_in  # noqa: E402
 from oneiro.systems import SYSTEMS, recipe_class  # noqa: E402
+from oneiro.worlds import registry  # noqa: E402
 
 PAGE = "api/settings.md"
 
@@ -59,14 +60,16 @@ def classes() -> dict[type[BaseModel], list[str]]:
 
     for system in SYSTEMS:
         walk(recipe_class(system), system, "")
+    for name, world in registry.classes().items():
+        walk(world.Config, f"world: {name}", "")
     # Recipes first, then what they are made of, each in the order in which it is met.
     return dict(sorted(places.items(), key=lambda item: all(":" in place for place in item[1])))
 
 
 @functools.cache
 def meanings(kind: type[BaseModel]) -> dict[str, str]:
-    """Field -> the string below it in the source, those of parent classes included."""
-    texts: dict[str, str] = {}
+    """Field -> its description, or the string below it in the source, those of parent classes included."""
+    texts = {name: field.description for name, field in kind.model_fields.items() if field.description}
     for parent in reversed(kind.__mro__):
         if parent is BaseModel or not issubclass(parent, BaseModel):
             continue

@@ -33,6 +33,7 @@ def test_the_page_of_settings_has_every_section_once() -> None:
     page = "\n".join(lines())
     assert page.count("\n## RlSettings\n") == page.count("\n## SpaRecipe\n") == 1
     assert "| `lr` | `0.001` |" in page and "`spa: rl.learner.optimiser`" in page
+    assert page.count("\n## WebConfig\n") == 1 and "`world: web`" in page
     assert page.count("| `seed` | `0` | Everything random") == 1  # what all recipes have stands under Recipe
 
 

@@ -64,6 +64,7 @@ class BrowserConfig(EnvConfig):
     WebRL's.
     """
     browser: Literal["text", "chromium"] = "text"
+    """`text`: in process, without scripts. `chromium`: a real one, through Playwright."""
     headed: bool = False
     """Show Chromium's window."""
     lines: int = Field(default=0, ge=0)

@@ -27,10 +27,10 @@ class MoveWords(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    up: str = "Up"
-    down: str = "Down"
-    left: str = "Left"
-    right: str = "Right"
+    up: str = Field("Up", description="the word for it")
+    down: str = Field("Down", description="the word for it")
+    left: str = Field("Left", description="the word for it")
+    right: str = Field("Right", description="the word for it")
 
     @model_validator(mode="after")
     def _distinct(self) -> MoveWords:
