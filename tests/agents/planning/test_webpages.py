@@ -138,6 +138,7 @@ def test_search_with_true_pages_finds_the_way_where_the_proposer_does_not_know_w
 
     dynamics = TrueWeb(lambda: WebWorld(CONFIG.model_copy(update={"max_actions": 30})))
     planner = BeamSearch(dynamics, propose, RuleValue(address_rule), PlannerSettings(depth=2, width=3, proposals=3))
+    assert page_goal(world) is not None
     while not world.over:
         decision = planner.plan([Root(observe(world), page_goal(world))])[0]
         assert decision.action is not None

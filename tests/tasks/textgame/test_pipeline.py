@@ -289,6 +289,15 @@ def test_rows_of_one_state_share_all_that_stands_before_the_command(data: TextGa
     assert isinstance(batch, RowsAfterPrefix) and len(batch.prefixes) == 1
 
 
+@pytest.mark.parametrize("share", [0.0, 1.0])
+def test_sft_rows_come_from_a_sampler_of_their_own(data: TextGameData, share: float) -> None:
+    settings = ["sft_data.rows=8", f"sft_data.sampler.changed_share={share}", f"sampler.changed_share={1 - share}"]
+    recipe, answerer = recipes.load("rlvr/text-game", settings, TextGameRecipe), make_answerer(data)
+    assert isinstance(recipe, TextGameRecipe)
+    rows = training_rows(recipe, None, data, answerer.task, answerer.chat)  # type: ignore[arg-type]
+    assert {data.train[number].changes("full") for group in rows.groups for number in group} == {bool(share)}
+
+
 def test_a_teacher_is_asked_over_http_and_its_right_answers_are_learnt(data: TextGameData, tmp_path: Path) -> None:
     answerer, host = make_answerer(data), Host()
     known = {answerer.task.prompt(case)[0]["content"]: answerer.task.perfect(case) for case in data.train}

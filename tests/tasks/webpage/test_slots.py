@@ -121,6 +121,13 @@ def test_rewards_do_not_reach_the_model(tmp_path: Path) -> None:
     assert (tmp_path / "one" / FILE).read_bytes() == (tmp_path / "two" / FILE).read_bytes()
 
 
+def test_an_answer_that_ends_an_episode_teaches_nothing(tmp_path: Path) -> None:
+    cases = opened()
+    SlotModel.fit(cases).save(tmp_path / "one")
+    SlotModel.fit([*cases, step(form("York"), "stop [York]", form("York"))]).save(tmp_path / "two")
+    assert (tmp_path / "one" / FILE).read_bytes() == (tmp_path / "two" / FILE).read_bytes()
+
+
 def test_a_saved_model_predicts_the_same_and_a_damaged_one_is_refused(tmp_path: Path) -> None:
     model = SlotModel.fit(opened())
     model.save(tmp_path)
