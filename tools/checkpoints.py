@@ -25,18 +25,19 @@ def main(given: list[str] | None = None, results: Path = ROOT / "results") -> in
     arguments.add_argument("names", nargs="*", metavar="NAME", help="files of results/; without: every row's")
     arguments.add_argument("--out", type=Path, default=Path("build/checkpoints"))
     chosen = arguments.parse_args(given)
-    rows = {name: one for name, one in read(results).items() if one.claim and one.claim.checkpoint}
+    rows = {
+        name: (one, one.claim.checkpoint) for name, one in read(results).items() if one.claim and one.claim.checkpoint
+    }
     for name in chosen.names:
         if name not in rows:
             print(f"no row of the README has a model called '{name}'; known: {', '.join(rows)}", file=sys.stderr)
             return 2
     for name in chosen.names or rows:
-        if not (chosen.out / name).exists():
-            train(rows[name], chosen.out / "runs" / name)
-            claim = rows[name].claim
-            assert claim is not None
-            hub.prepare(chosen.out / "runs" / name / claim.checkpoint, f"oneiro/{name}", chosen.out / name)
-        print(chosen.out / name, flush=True)
+        (experiment, checkpoint), run, repository = rows[name], chosen.out / "runs" / name, chosen.out / name
+        if not repository.exists():
+            train(experiment, run)
+            hub.prepare(run / checkpoint, f"oneiro/{name}", repository)
+        print(repository, flush=True)
     return 0
 
 

@@ -64,18 +64,18 @@ Line = tuple[str, bool]
 
 
 @dataclass(frozen=True)
-class Cell:
+class Box:
     """What stands in one column of a row, drawn from 0, 0."""
 
     svg: str
     height: int
 
 
-Cells = tuple[Cell, Cell, Cell, Cell]
+Boxes = tuple[Box, Box, Box, Box]
 """State, action, prediction, truth."""
 
 
-def words(lines: Sequence[Line], characters: int = CHARACTERS) -> Cell:
+def write_lines(lines: Sequence[Line], characters: int = CHARACTERS) -> Box:
     parts = [
         (part, wrong)
         for text, wrong in lines
@@ -86,28 +86,28 @@ def words(lines: Sequence[Line], characters: int = CHARACTERS) -> Cell:
         f"{escape(part.strip(), quote=False)}</text>"
         for row, (part, wrong) in enumerate(parts)
     ]
-    return Cell("".join(texts), LINE * len(parts))
+    return Box("".join(texts), LINE * len(parts))
 
 
 # Rows
 
 
-def grid_cells(episode: Mapping[str, Any]) -> Cells:
+def draw_grid_row(episode: Mapping[str, Any]) -> Boxes:
     """The first step of an episode in a grid."""
     turn, world = episode["turns"][0], episode["world"]
 
-    def tiles(text: str | None, truth: str | None = None) -> Cell:
+    def draw_grid(text: str | None, truth: str | None = None) -> Box:
         drawn = grid(text, world, truth)
         if drawn is None:
-            return words([("no grid", True)])
-        return Cell(re.sub(r'width="\d+"', f'width="{SIDE}" height="{SIDE}"', str(drawn), count=1), SIDE)
+            return write_lines([("no grid", True)])
+        return Box(re.sub(r'width="\d+"', f'width="{SIDE}" height="{SIDE}"', str(drawn), count=1), SIDE)
 
     action, true = turn["actions"][0], turn["next_state"]
-    named = words([(f"{ARROWS.get(action, '')} {action}", False)])
-    return tiles(turn["state"]), named, tiles(turn["prediction"], true), tiles(true)
+    named = write_lines([(f"{ARROWS.get(action, '')} {action}", False)])
+    return draw_grid(turn["state"]), named, draw_grid(turn["prediction"], true), draw_grid(true)
 
 
-def page_cells(task: WebPagePredictor, case: PageTransition, reply: str) -> Cells:
+def draw_page_row(task: WebPagePredictor, case: PageTransition, reply: str) -> Boxes:
     """The lines of a page that an action changes, or was predicted to change."""
     true, read = task.truth(case), task.parse(reply, case)
     predicted = Diff() if isinstance(read, Malformed) else read.change
@@ -118,10 +118,10 @@ def page_cells(task: WebPagePredictor, case: PageTransition, reply: str) -> Cell
     verdict = [(f"{missing} missing", True)] if missing else []
     action = " ".join(re.sub(r"^\[\d+\] ", "", line) for line in action_text(case).split("\n"))
     return (
-        words(cut([(line, False) for line in before])),
-        words([(action, False)], CHARACTERS - 3),
-        words(cut([(line, truth.get(key) != line) for key, line in claimed.items()]) + verdict),
-        words(cut([(line, False) for line in truth.values()])),
+        write_lines(cut([(line, False) for line in before])),
+        write_lines([(action, False)], CHARACTERS - 3),
+        write_lines(cut([(line, truth.get(key) != line) for key, line in claimed.items()]) + verdict),
+        write_lines(cut([(line, False) for line in truth.values()])),
     )
 
 
@@ -136,44 +136,44 @@ def cut(lines: Sequence[Line]) -> list[Line]:
     return [*lines[:MOST], *([(f"{left} more", any(wrong for _, wrong in lines[MOST:]))] if left > 0 else [])]
 
 
-def video_cells(state: Frame, actions: NDArray[np.float32], predicted: Frame, true: Frame) -> Cells:
+def draw_video_row(state: Frame, actions: NDArray[np.float32], predicted: Frame, true: Frame) -> Boxes:
     """The frame that is given, the mean of the actions that follow, the last frame after them."""
 
-    def shown(frame: Frame) -> Cell:
+    def draw_frame(frame: Frame) -> Box:
         address = FRAME + b64encode(contact_sheet(frame[None])).decode()
-        return Cell(f'<image width="{SIDE}" height="{SIDE}" href="{address}"/>', SIDE)
+        return Box(f'<image width="{SIDE}" height="{SIDE}" href="{address}"/>', SIDE)
 
     numbers = [(f"{axis} {number:+.2f}", False) for axis, number in zip(AXES, actions.mean(axis=0), strict=False)]
-    named = words([(f"{len(actions)} moves,", False), ("mean", False), *numbers])
-    return shown(state), named, shown(predicted), shown(true)
+    named = write_lines([(f"{len(actions)} moves,", False), ("mean", False), *numbers])
+    return draw_frame(state), named, draw_frame(predicted), draw_frame(true)
 
 
 # Runs
 
 
-def grid_row(run: Run, recipe: Any) -> Cells:
-    return grid_cells(next(read_lines(run.path / "episodes/evaluate-spa-000000.jsonl.gz")))
+def read_grid(run: Run, recipe: Any) -> Boxes:
+    return draw_grid_row(next(read_lines(run.path / "episodes/evaluate-spa-000000.jsonl.gz")))
 
 
-def page_row(run: Run, recipe: Any) -> Cells:
+def read_page(run: Run, recipe: Any) -> Boxes:
     task = WebPageTask(recipe, run)
     episode = next(read_lines(run.path / "episodes/evaluate-rlvr-000000.jsonl.gz"))
     case = next(case for case in task.data.test if case.id == episode["task"])
-    return page_cells(task.predictor, case, episode["turns"][0]["reply"])
+    return draw_page_row(task.predictor, case, episode["turns"][0]["reply"])
 
 
-def video_row(run: Run, recipe: Any) -> Cells:
+def read_video(run: Run, recipe: Any) -> Boxes:
     task = VideoTask(recipe, run)
     frames, past = Measured.load(run.path / f"evaluation/{AFTER}.npz").frames, task.predictor.layout.past
     if frames is None:
         raise OneiroError(f"{run.path} kept no predicted frames; let it run again")
     clips = task.data.test.cut(task.data.test_windows[:1])
     made = images(task.predictor.decode(task.predictor.encode(clips).context, frames[:1]))
-    return video_cells(clips.images[0, past - 1], clips.actions[0, past - 1 : -1], made[0, -1], clips.images[0, -1])
+    return draw_video_row(clips.images[0, past - 1], clips.actions[0, past - 1 : -1], made[0, -1], clips.images[0, -1])
 
 
 @dataclass(frozen=True)
-class World:
+class StripRow:
     """A row of the strip: the recipe that trains its model, the stage it comes from, and how its first test case is
     drawn."""
 
@@ -181,25 +181,25 @@ class World:
     recipe: str
     overrides: tuple[str, ...]
     stage: str
-    row: Callable[[Run, Any], Cells]
+    read: Callable[[Run, Any], Boxes]
 
-    def draw(self) -> tuple[str, str, Cells]:
+    def draw(self) -> tuple[str, str, Boxes]:
         recipe = load(self.recipe, self.overrides)
         run = oneiro.run(recipe, RUNS / self.recipe.replace("/", "-"))
         size = languages.load(str(run.path / "checkpoints" / self.stage)).backbone.shape.parameters
         presets = [word for word in self.overrides if word.startswith("preset=")]
         made_by = f"{' '.join([self.recipe, *presets])}, {size / 1e6:.1f}M parameters"
-        return self.name, made_by, self.row(run, recipe)
+        return self.name, made_by, self.read(run, recipe)
 
 
-WORLDS = (
-    World("Grid", "spa/frozen-lake", ("variants=[spa]", "workers=1"), "rl-spa", grid_row),
-    World("Web page", "rlvr/web-page", ("preset=content", "rl.steps=40", "sft_continued=null"), "rl", page_row),
-    World("Video", "rlvr/video-multi", ("preset=quick",), "rl", video_row),
+ROWS = (
+    StripRow("Grid", "spa/frozen-lake", ("variants=[spa]", "workers=1"), "rl-spa", read_grid),
+    StripRow("Web page", "rlvr/web-page", ("preset=content", "rl.steps=40", "sft_continued=null"), "rl", read_page),
+    StripRow("Video", "rlvr/video-multi", ("preset=quick",), "rl", read_video),
 )
 
 
-def picture(rows: Sequence[tuple[str, str, Cells]]) -> str:
+def draw_picture(rows: Sequence[tuple[str, str, Boxes]]) -> str:
     """Rows of a name, what made them, and their cells."""
     parts = [f'<text x="{left}" y="34" font-weight="bold">{name}</text>' for name, left in COLUMNS.items()]
     top = 48
@@ -218,4 +218,4 @@ def picture(rows: Sequence[tuple[str, str, Cells]]) -> str:
 
 
 if __name__ == "__main__":
-    write_text(TARGET, picture([world.draw() for world in WORLDS]))
+    write_text(TARGET, draw_picture([row.draw() for row in ROWS]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -16,7 +17,7 @@ from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro_web.diff import Diff, Item
 from tests.tasks.webpage.cases import state, step
 from tools import strip
-from tools.strip import TARGET, WORLDS, World, grid_cells, page_cells, picture, video_cells
+from tools.strip import ROWS, TARGET, draw_grid_row, draw_page_row, draw_picture, draw_video_row
 
 BEFORE = state("main ''", "button 'Upvote'", "StaticText '-30'", "link 'A & B'")
 VOTE = step(BEFORE, "click [2]", state("main ''", "button 'Retract upvote'", "StaticText '-29'", "link 'A & B'"))
@@ -29,16 +30,16 @@ def lake(prediction: str | None) -> dict:
 
 
 def test_wrong_tiles_are_framed_and_nothing_else() -> None:
-    _, action, predicted, true = grid_cells(lake("P _\n_ O"))
+    _, action, predicted, true = draw_grid_row(lake("P _\n_ O"))
     assert "→ Right" in action.svg and 'class="differs"' not in true.svg
     assert predicted.svg.count('class="differs"') == 2  # where the walker is, and where it should be
-    assert 'class="differs"' not in grid_cells(lake("_ P\n_ O"))[2].svg
-    assert 'class="wrong"' in grid_cells(lake(None))[2].svg
+    assert 'class="differs"' not in draw_grid_row(lake("_ P\n_ O"))[2].svg
+    assert 'class="wrong"' in draw_grid_row(lake(None))[2].svg
 
 
 def test_a_page_shows_the_lines_that_change() -> None:
     task = WebPagePredictor()
-    cells = page_cells(task, VOTE, task.target(VOTE))
+    cells = draw_page_row(task, VOTE, task.target(VOTE))
     before, action, predicted, true = (
         " ".join(ElementTree.fromstring(f"<g>{cell.svg}</g>").itertext()) for cell in cells
     )
@@ -59,7 +60,7 @@ def test_a_page_shows_the_lines_that_change() -> None:
 )
 def test_wrong_and_missing_lines_of_a_page_are_marked(change: Diff | None, wrong: str, missing: int) -> None:
     task = WebPagePredictor()
-    *_, predicted, true = page_cells(task, VOTE, "it is upvoted" if change is None else task.write(change, VOTE))
+    *_, predicted, true = draw_page_row(task, VOTE, "it is upvoted" if change is None else task.write(change, VOTE))
     marked = [part for part in predicted.svg.split("<text ") if 'class="wrong"' in part]
     assert "wrong" not in true.svg and wrong in " ".join(marked)
     assert any(f">{missing} missing<" in part for part in marked) is bool(missing)
@@ -67,7 +68,7 @@ def test_wrong_and_missing_lines_of_a_page_are_marked(change: Diff | None, wrong
 
 def test_frames_are_shown_as_they_are() -> None:
     frames = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), np.uint8)
-    cells = video_cells(frames[0], np.array([[1, 0], [0, 0.5]], np.float32), frames[1], frames[2])
+    cells = draw_video_row(frames[0], np.array([[1, 0], [0, 0.5]], np.float32), frames[1], frames[2])
     assert "2 moves" in cells[1].svg and "x +0.50" in cells[1].svg and "y +0.25" in cells[1].svg
     for cell, frame in zip((cells[0], *cells[2:]), frames, strict=True):
         address = ElementTree.fromstring(cell.svg).attrib["href"].partition("base64,")[2]
@@ -77,17 +78,14 @@ def test_frames_are_shown_as_they_are() -> None:
 def test_the_picture_is_small_and_has_a_row_for_each_world() -> None:
     drawn = ElementTree.parse(TARGET).getroot()
     text = " ".join(drawn.itertext())
-    assert TARGET.stat().st_size < 300_000 and all(world.recipe in text for world in WORLDS)
-    assert all(load(world.recipe, world.overrides).seed == 0 for world in WORLDS)
+    assert TARGET.stat().st_size < 300_000 and all(row.recipe in text for row in ROWS)
+    assert all(load(row.recipe, row.overrides).seed == 0 for row in ROWS)
 
 
 @pytest.mark.thorough
 def test_finished_runs_are_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(strip, "RUNS", tmp_path)
     presets = ("smoke", "smoke", "toy")
-    small = [
-        World(world.name, world.recipe, (f"preset={preset}",), world.stage, world.row)
-        for world, preset in zip(WORLDS, presets, strict=True)
-    ]
-    first = picture([world.draw() for world in small])
-    assert ElementTree.fromstring(first).findall(".//{*}image") and first == picture([world.draw() for world in small])
+    small = [replace(row, overrides=(f"preset={preset}",)) for row, preset in zip(ROWS, presets, strict=True)]
+    first, again = (draw_picture([row.draw() for row in small]) for _ in range(2))
+    assert ElementTree.fromstring(first).findall(".//{*}image") and first == again
