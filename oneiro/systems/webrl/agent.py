@@ -120,7 +120,7 @@ class LanguageAgent:
     language: LanguageModel
     state: Path | None = None
     learner: Learner | None = None
-    """After `learn`."""
+    """After `learn`; it goes on in the next phase."""
 
     @cached_property
     def engine(self) -> Engine:
@@ -165,10 +165,13 @@ class LanguageAgent:
         rl = RlSettings(learner=learning, epochs=settings.epochs, filter=chosen)
         rl = rl.model_copy(update={"algorithm": algorithm})  # recipes of other systems do not offer WebRL's
         own = loop.learner_settings(rl, self.recipe.sampling.max_tokens)
-        learners = loop.make_learners(self.language, rl, own, 1, seed)
+        if self.learner is not None and not algorithm.critic:
+            learners = {"policy": self.learner}
+        else:
+            learners = loop.make_learners(self.language, rl, own, 1, seed)
+            if self.state is not None:
+                checkpoint.restore(self.state, None, {"policy": learners["policy"]})
         self.learner = learners["policy"]
-        if self.state is not None:
-            checkpoint.restore(self.state, None, {"policy": self.learner})
         by_episode = dict(zip(map(id, episodes), values or (), strict=values is not None))
         valued = (lambda played: [by_episode[id(episode)] for episode in played]) if values is not None else None
         examples, statistics = update.prepare(episodes, rl, learners, state_values=valued)

@@ -38,7 +38,7 @@ from oneiro.systems.webrl.curriculum.growth import Curriculum
 from oneiro.systems.webrl.curriculum.operators import task_key
 from oneiro.systems.webrl.episodes import Lesson, in_band, key_of, select_replay, stored_turns, task_of, turns_of
 from oneiro.systems.webrl.outcome import OutcomeModel, confusion, label
-from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, WebrlRecipe
+from oneiro.systems.webrl.recipe import FIXED_TASKS, OFFLINE, REPLAYING, ReplaySettings, WebrlRecipe
 from oneiro_web.env import WebConfig
 from oneiro_web.tasks import Task
 
@@ -235,7 +235,9 @@ class Phases:
             order = seeds.generator(seed, "scored").permutation(len(places))[: settings.scored]
             places = [places[i] for i in sorted(order)]
         stored = [(phases[phase][episode], turn) for phase, episode, turn in places]
-        probabilities = self.actor_after(k - 1).confidences(stored)
+        # A band that takes everything needs no probabilities, which cost a forward pass over all stored turns.
+        scored = settings.band != ReplaySettings.EVERYTHING
+        probabilities = self.actor_after(k - 1).confidences(stored) if scored else [1.0] * len(stored)
         new = sum(len(turns_of(episode)) for episode in self.read_labelled(k)[0])
         chosen = select_replay(places, probabilities, new, settings.band, settings.cap, seed)
         rows = [

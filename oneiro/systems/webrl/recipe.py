@@ -129,6 +129,7 @@ class OutcomeSettings(Settings):
 class ReplaySettings(Settings):
     """Past successes that are learned from again."""
 
+    EVERYTHING: ClassVar[tuple[float, float]] = (0.0, 1.0)
     enabled: bool = True
     """Learn from past successes again."""
     band: tuple[float, float] = (0.5, 0.95)
@@ -136,7 +137,7 @@ class ReplaySettings(Settings):
     second.
     """
     scored: int | None = Field(None, ge=1)
-    """Stored steps that are looked at in a phase, drawn at random; None: all."""
+    """Stored steps that may be taken in a phase, drawn at random; None: all."""
     cap: float = Field(2.0, ge=0)
     """Replayed steps, at most so many times the new ones."""
     per_task: int = Field(1, ge=1)

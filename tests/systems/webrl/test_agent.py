@@ -12,11 +12,13 @@ import torch
 
 from oneiro.episode import Episode, Row, given, with_outcome
 from oneiro.learning.algorithms import Algorithm, Grpo
-from oneiro.learning.algorithms.webrl import FilteredBc, Paper
+from oneiro.learning.algorithms.webrl import FilteredBc, Paper, Rft
 from oneiro.learning.settings import LearnerSettings, OptimiserSettings
+from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.heads import OutcomeHead
 from oneiro.models.language import LanguageModel
+from oneiro.models.settings import ModelSettings
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.systems.webrl.agent import LEARNER, Critic, LanguageAgent
@@ -101,6 +103,19 @@ def test_the_optimiser_goes_on_where_the_phase_before_left_it(tiny: LanguageMode
     assert following.learner is not None and following.learner.optimiser.applied == 4
     steps = [tensor for name, tensor in following.learner.optimiser.state().items() if name.endswith("/step")]
     assert {int(step) for step in steps} == {4}
+
+
+def test_a_phase_learns_the_same_in_memory_and_from_disk(tiny: LanguageModel, tmp_path: Path) -> None:
+    agent = LanguageAgent(RECIPE, tiny)
+    lessons = played(agent)
+    agent.learn(Rft(), lessons, None, [], 0, lambda number, statistics: None)
+    agent.save(tmp_path)
+    loaded = languages.load(ModelSettings(name=str(tmp_path / "actor")))
+    resumed = LanguageAgent(RECIPE, loaded, tmp_path / LEARNER)
+    for one in (agent, resumed):
+        one.learn(Rft(), lessons, None, [], 1, lambda number, statistics: None)
+    mine, theirs = (dict(one.language.backbone.named_parameters()) for one in (agent, resumed))
+    assert all(torch.equal(mine[name], theirs[name]) for name in mine)
 
 
 STATES = [{"ids": ids} for ids in ([3, 4, 5], [6, 7], [8, 9, 10, 11, 12], [4, 4])]

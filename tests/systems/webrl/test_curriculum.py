@@ -141,14 +141,16 @@ def test_learnable_tasks_come_from_templates_that_are_solved_now_and_then() -> N
     made = curriculum(tasks=12, choose="learnable", names=names)
     phones, hours = ([task_of(name, number) for number in range(8)] for name in names[:2])
     made.note(0, phones + hours * 12, [0.5] * 8 + [0.0] * 96)
-    # (4 + .1) / (8 + .2) and (0 + .1) / (96 + .2); nobody tried the third
+    # (4 + .5) / (8 + 1) and (0 + .5) / (96 + 1); nobody tried the third
     assert made.learnability("map/phone") == made.learnability("gitlab/star") == 0.25
-    assert made.learnability("map/hours") == pytest.approx(0.1 / 96.2 * 96.1 / 96.2)
+    assert made.learnability("map/hours") == pytest.approx(0.5 / 97 * 96.5 / 97)
     again = curriculum(tasks=12, choose="learnable", names=names)
     again.restore(made.state())
     assert again.solved == made.solved
     grown = [task.intent_template_id for task in again.grow(1).tasks]
     assert grown.count("map/phone") > grown.count("map/hours")
+    again.note(1, phones[:1], [1.0])  # the past counts half: 8 / 2 + 1 tasks, 4 / 2 + 1 solved
+    assert again.solved["map/phone"] == [5, 3] and again.solved["map/hours"] == made.solved["map/hours"]
 
 
 def test_no_task_of_a_test_split_is_ever_grown() -> None:
@@ -226,7 +228,7 @@ def test_a_failure_weighs_half_for_each_phase_since_and_operators_weigh_their_sh
     monkeypatch.setattr(new, "draw", lambda template, rng: template.name)
     draws = RecordingDraws()
     assert new._candidate(1, "map", draws, [], None) == ("map/phone", "new")  # type: ignore[arg-type]
-    share = 1.6 / 2.2
+    share = 2 / 3
     weights = [share * (1 - share), 0.25, 0.25]
     assert draws.chances[0] == pytest.approx([weight / sum(weights) for weight in weights])
 

@@ -129,7 +129,7 @@ class Curriculum:
         self.lengths: dict[str, float] = {}
         """Template -> actions of its oracle, as last measured."""
         self.solved: dict[str, list[float]] = {}
-        """Template -> tasks of the last phase that had any, and how many of them were solved."""
+        """Template -> how many of its tasks were attempted and how many solved, those of past phases at `recency`."""
 
     # What it remembers ------------------------------------------------------------------------------------------------
 
@@ -140,7 +140,11 @@ class Curriculum:
         latest: dict[str, list[float]] = {}
         for task, share in zip(tasks, solved, strict=True):
             latest.setdefault(str(task.intent_template_id), []).append(float(share))
-        self.solved |= {name: [len(shares), sum(shares)] for name, shares in latest.items()}
+        fade = self.settings.recency
+        for name, shares in latest.items():
+            attempted, done = self.solved.get(name, (0.0, 0.0))
+            # One phase has a few tasks of a template, too few to tell what is learnable from what is out of reach.
+            self.solved[name] = [fade * attempted + len(shares), fade * done + sum(shares)]
 
     def state(self) -> dict[str, Any]:
         """Plain JSON; `restore` takes it back."""
@@ -259,11 +263,11 @@ class Curriculum:
         return self.apply(name, seed_task, rng, world), name
 
     def learnability(self, template: str) -> float:
-        """p (1 - p), with a tenth of a success and of a failure added: a template that nobody tried is worth a try, and
-        one task, which has several attempts, says much.
+        """p (1 - p) under Jeffreys' prior: a template that nobody tried is worth a try, and three failures do not rule
+        one out.
         """
-        tasks, solved = self.solved.get(template, (0, 0))
-        share = (solved + 0.1) / (tasks + 0.2)
+        tasks, solved = self.solved.get(template, (0.0, 0.0))
+        share = (solved + 0.5) / (tasks + 1)
         return share * (1 - share)
 
     def apply(self, operator: str, task: Task, rng: np.random.Generator, world: WebWorld) -> Task | None:
