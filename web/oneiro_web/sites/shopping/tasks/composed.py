@@ -64,9 +64,10 @@ OF_BRAND = Entity(
     "brand-products",
     "product",
     SITE,
-    # a brand whose words stand in no other product's name
-    SOURCE.format("NOT EXISTS (SELECT 1 FROM product o WHERE o.brand != l.brand AND instr(lower(o.name), "
-                  "lower(substr(l.brand, 1, instr(l.brand || ' ', ' ') - 1))))"),
+    # a brand whose words stand in no other product's name; brands are few, so they are looked for once, not by product
+    SOURCE.format("l.brand NOT IN (SELECT b.brand FROM (SELECT DISTINCT brand FROM product) b JOIN product o "
+                  "ON o.brand != b.brand AND instr(lower(o.name), "
+                  "lower(substr(b.brand, 1, instr(b.brand || ' ', ' ') - 1))))"),
     NAME,
     (by(search_product, "{brand}"),),
     submit=(click("button", "Apply"),),
