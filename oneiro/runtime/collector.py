@@ -2,7 +2,8 @@
 
 A page of the web sandbox is about a thousand objects that refer to one another and stay in a cache. By Python's default
 the collector looks at new objects after every 700, and at everything that lives, torch's objects among them, each time
-a quarter was added to it. Both took a third of the processor time of web episodes; with the threshold here it is an eighth.
+a quarter was added to it. Both took a sixth to a third of the processor time of web episodes; with the threshold here
+it is about a tenth. `gc.freeze` does not help: each time as much of the cache as before has to be added and looked at.
 
 The threshold belongs to the whole process. So it is raised only while episodes are played, and put back afterwards;
 worker processes, which do nothing else, keep it. A process that has set a higher one, or none, is left as it is.
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-NEW_OBJECTS = 10_000  # about 15 pages; everything is looked over at most every 1,500, or 130 MB of pages that are gone
+NEW_OBJECTS = 10_000  # about 7 pages; every hundredth time all is looked over, so that pages that are gone are freed
 
 _lock = threading.Lock()
 _playing = 0

@@ -65,9 +65,10 @@ OF_BRAND = Entity(
     "product",
     SITE,
     # a brand whose words stand in no other product's name; brands are few, so they are looked for once, not by product
-    SOURCE.format("l.brand NOT IN (SELECT b.brand FROM (SELECT DISTINCT brand FROM product) b JOIN product o "
-                  "ON o.brand != b.brand AND instr(lower(o.name), "
-                  "lower(substr(b.brand, 1, instr(b.brand || ' ', ' ') - 1))))"),
+    SOURCE.format("l.brand NOT IN (SELECT b.brand FROM (SELECT DISTINCT brand, "
+                  "lower(substr(brand, 1, instr(brand || ' ', ' ') - 1)) AS word FROM product) b "
+                  "JOIN (SELECT DISTINCT brand, lower(name) AS name FROM product) o "
+                  "ON o.brand != b.brand AND instr(o.name, b.word))"),
     NAME,
     (by(search_product, "{brand}"),),
     submit=(click("button", "Apply"),),
