@@ -216,7 +216,8 @@ def tokens(html: str) -> Iterable[tuple[Tag, str]]:
                 break
         else:
             return pairs
-    # A bracket stands in an attribute or a name: only the whole expression tells where such a tag ends.
+    # A bracket stands in a name, or in an attribute where the parser does not escape it: only the whole expression
+    # tells where such a tag ends. Large pages are read bit by bit, since they may be cut.
     return ((read_tag(match[1]), match[2]) for match in TOKEN.finditer(html))
 
 
