@@ -24,6 +24,7 @@ import numpy as np
 
 from bench.process import PEER_PYTHON
 from oneiro.report.table import Table
+from oneiro.runtime.collector import collecting_rarely
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro_web import browsing
@@ -58,7 +59,7 @@ def run(model: str | None = None, *, seconds: float = 5.0, rollouts: bool = Fals
     rates = Table("Web: actions with the page as text after them", ["browser", "pages", "episodes at once", "steps/s"])
     resets = Table("Web: a new episode, until its first page is there as text", ["browser", "pages", "ms"])
     prepare()
-    with TextBrowser() as text:
+    with TextBrowser() as text, collecting_rarely():  # as in rollouts
         for name in SITES:
             rates.add("text", name, 1, round(site_rate(text, 1, seconds, [name]), 1))
         resets.add("text", "our sites", round(reset_time(text, seconds), 2))

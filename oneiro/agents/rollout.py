@@ -25,6 +25,7 @@ from oneiro.episode import Episode, Sample, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.clock import spent
+from oneiro.runtime.collector import collecting_rarely
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 
@@ -70,7 +71,8 @@ def play(
         chosen = [Game(planned[place]) for place in own]
         rollout = _Rollout(make_world, chosen, policy, settings, chat, seed, response_prefix)
         try:
-            rollout.run(advance or (lambda ended: None), concurrency)
+            with collecting_rarely():
+                rollout.run(advance or (lambda ended: None), concurrency)
         finally:
             for game in chosen:
                 game.close()

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from oneiro.runtime.collector import collect_rarely
 from oneiro.runtime.errors import OneiroError, sendable, unwrap
 from oneiro.runtime.processes import Place, Worker, place
 from oneiro.worlds.base import Step, World, WorldConfig, WorldLost
@@ -346,6 +347,7 @@ _places: dict[int, _Place] = {}
 def _serve(requests: Sequence[tuple[Any, ...]]) -> list[tuple[Any, Exception | None]]:
     """Requests in turn, each to the world of a place. A world that raises is not used again."""
     os.environ.setdefault("LP_NUM_THREADS", "1")  # MuJoCo's software renderer would start a thread for every core
+    collect_rarely()
     answers: list[tuple[Any, Exception | None]] = []
     for number, *request in requests:
         place = _places.setdefault(number, _Place())

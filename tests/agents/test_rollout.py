@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,7 @@ from oneiro.episode import Episode, FinishReason, Sample, Segment, describe_erro
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
+from oneiro.runtime.collector import NEW_OBJECTS
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.worlds.base import World
@@ -49,6 +51,19 @@ def test_the_oracle_reaches_every_goal_and_random_play_does_not() -> None:
     assert all(e.success and e.finish_reason is FinishReason.GOAL and e.score == 1 for e in best)
     chance = play(lake, attempts(40, 2, "eval", 0), ScriptedPolicy(mixture(0.0)), BRIEF)
     assert 0.05 < np.mean([e.success for e in chance]) < 0.5
+
+
+def test_while_it_plays_the_garbage_collector_looks_rarely() -> None:
+    thresholds = set[tuple[int, int, int]]()
+
+    class Looking(Fixed):
+        def answer(self, turns: list[Game], seed: int) -> list[Sample]:
+            thresholds.add(gc.get_threshold())
+            return super().answer(turns, seed)
+
+    before = gc.get_threshold()
+    play(lake, attempts(1, 1, "train", 0), Looking("jump!"), BRIEF)
+    assert thresholds == {(NEW_OBJECTS, *before[1:])} and gc.get_threshold() == before
 
 
 def test_a_malformed_reply_costs_the_penalty_and_nothing_happens() -> None:

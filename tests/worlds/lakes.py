@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from typing import Any
@@ -22,6 +23,11 @@ class Lake(FrozenLake):
     @property
     def process_id(self) -> int:
         return os.getpid()
+
+    @property
+    def new_objects(self) -> int:
+        """After how many new ones the garbage collector of its process looks."""
+        return gc.get_threshold()[0]
 
     def step(self, action: str) -> Step:
         if self.seed == HANGS:

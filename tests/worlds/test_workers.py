@@ -22,6 +22,7 @@ from oneiro.episode import Episode, FinishReason, Sample, describe_errors
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.episodes import record
+from oneiro.runtime.collector import NEW_OBJECTS
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.processes import each_done
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -219,6 +220,14 @@ def test_a_world_that_raised_is_not_used_again() -> None:
     make, policy = workers.WorldMaker(Lake, Lake.Config(), 1, 60.0), ScriptedPolicy(mixture(0.5), (1, 1), False, False)
     episodes = play(make, [*attempts(1, 1, "train", BREAKS), *attempts(2, 1, "train", 0)], policy, PLAIN)
     assert [episode.info.get("error") for episode in episodes] == ["RuntimeError: broken", None, None]
+
+
+def test_the_garbage_collector_looks_rarely_in_a_worker() -> None:
+    there = workers.WorldMaker(Lake, Lake.Config(), 1, 60.0)()
+    try:
+        assert there.new_objects == NEW_OBJECTS  # type: ignore[attr-defined]
+    finally:
+        there.close()
 
 
 def test_a_shared_world_is_known_as_such_in_a_worker_and_looked_at_without_a_reset() -> None:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any, Literal
@@ -99,9 +99,9 @@ class WebLevel:
         text = json.dumps([self.template.name, self.content, self.slots, self.wording], sort_keys=True)
         return level_key(f"web {text}", f"web content {self.content}")
 
-    @property
+    @cached_property
     def task(self) -> Task:
-        """The task with its checks."""
+        """The task with its checks; a draw asks for it several times."""
         return self.template.task(self.content, self.slots, self.wording)
 
 

@@ -189,6 +189,33 @@ def test_styles_are_read_with_their_weight():
     assert [styles.of(p)["display"] for p in document.find("p")] == ["none", "flex", "block"]
 
 
+def test_brackets_in_attributes_and_names_do_not_end_a_tag():
+    assert lines('<p title="a > b">first</p><img alt="x < y > z"><a href="/?q=1<2">link</a>last') == [
+        "StaticText 'first'", "image 'x < y > z'", "link 'link'", "StaticText 'last'",
+    ]  # fmt: skip
+    document = Document("<k<y>in</k<y>out", 100)  # a name may hold a bracket, which nothing escapes
+    assert [element.tag for element in document.elements[-2:]] == ["body", "k<y"]
+
+
+def test_equal_elements_in_other_places_have_other_styles():
+    styles = Styles([".off p { display: none } .off > b { display: none }"])
+
+    def shown(html: str) -> list[str]:
+        return [n.line for n in number(tree(Document(html, 100), State(), styles), 100)[0].values()][1:]
+
+    for _ in range(2):
+        assert shown("<div class=off><i><p>one</p></i><b>two</b><i><b>three</b></i></div><p>four</p><b>five</b>") == [
+            "StaticText 'three'", "StaticText 'four'", "StaticText 'five'",
+        ]  # fmt: skip
+
+
+def test_a_site_remembers_no_more_places_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oneiro_web.browsers.text.styles.MOST_KNOWN", 10)
+    document, styles = Document("".join(f"<p class=c{n}>{n + 100}</p>" for n in range(50)), 100), Styles([])
+    nodes, _ = number(tree(document, State(), styles), 100)
+    assert len(nodes) == 51 and styles.places == 10
+
+
 SNIPPETS = (
     "<p>One <button>two</button> <button> </button><button>&nbsp;</button> three</p>",
     "<a href=x>In <button>a <b>link</b></button> <span class=box>boxed</span>!</a> after",

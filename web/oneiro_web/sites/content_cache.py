@@ -12,12 +12,14 @@ import os
 import shutil
 import sqlite3
 import tempfile
+import zlib
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-DIGEST_BYTES = 16
+CHECKSUM_BYTES = 4
+VERSION_BYTES = 16
 
 
 def load(store: str, seed: int) -> bytes | None:
@@ -26,8 +28,8 @@ def load(store: str, seed: int) -> bytes | None:
         kept = file_of(store, seed).read_bytes()
     except (OSError, RuntimeError):  # RuntimeError: nobody's home is known
         return None
-    digest, data = kept[:DIGEST_BYTES], kept[DIGEST_BYTES:]
-    return data if digest == digest_of(data) else None
+    checksum, data = kept[:CHECKSUM_BYTES], kept[CHECKSUM_BYTES:]
+    return data if checksum == checksum_of(data) else None
 
 
 def save(store: str, seed: int, data: bytes) -> None:
@@ -38,15 +40,17 @@ def save(store: str, seed: int, data: bytes) -> None:
             shutil.rmtree(file.parent.parent, ignore_errors=True)  # what older code made
             file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as part:
-            part.write(digest_of(data) + data)
+            part.write(checksum_of(data) + data)
         Path(part.name).replace(file)
     except (OSError, RuntimeError):
         return
 
 
-def digest_of(data: bytes) -> bytes:
-    """By which a damaged file is noticed."""
-    return hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest()
+def checksum_of(data: bytes) -> bytes:
+    """By which a damaged file is noticed. Every reset on a new content waits for it, and a digest would take five times
+    as long.
+    """
+    return zlib.crc32(data).to_bytes(CHECKSUM_BYTES, "big")
 
 
 def file_of(store: str, seed: int) -> Path:
@@ -60,7 +64,7 @@ def version() -> str:
     """A name for the code and the words that contents are made from, and for the libraries that take part."""
     sites = Path(__file__).parent
     sources = [sites.parent / "seeds.py", *sites.glob("*.py"), *sites.glob("*/*.py"), *sites.rglob("words.json")]
-    made_by = hashlib.blake2b(f"{np.__version__} {sqlite3.sqlite_version}".encode(), digest_size=DIGEST_BYTES)
+    made_by = hashlib.blake2b(f"{np.__version__} {sqlite3.sqlite_version}".encode(), digest_size=VERSION_BYTES)
     for source in sorted(sources):
         made_by.update(source.read_bytes())
     return made_by.hexdigest()

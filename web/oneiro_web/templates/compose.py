@@ -219,8 +219,12 @@ class Composed(Change):
         entity, verb = self.entity, self.verb
         scope, values = dict(zip(entity.scope, key, strict=False)), key[len(entity.scope) :]
         pairs = list(zip(self.filters, values, strict=True))
-        here = [row for row in rows if all(row[name] == value for name, value in scope.items())]
-        matches = [row for row in here if all(one.fits(row, value) for one, value in pairs)]
+        here = rows
+        for name, value in scope.items():
+            here = [row for row in here if row[name] == value]
+        matches = list(here)
+        for one, value in pairs:
+            matches = one.matching(matches, value)
         if not verb.least <= len(matches) <= verb.most:
             return None
         if any(one.kind == "named" for one in self.filters) and not self.sort and len(here) > entity.size:

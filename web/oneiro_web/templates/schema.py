@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Literal
@@ -56,12 +56,15 @@ class Filter:
         raw = row[self.source_column]
         return None if raw in (None, "") else self.read(raw)
 
-    def fits(self, row: Row, value: Any) -> bool:
-        """Whether the list shows a row when this value is asked for."""
+    def matching(self, rows: Sequence[Row], value: Any) -> list[Row]:
+        """The rows that the list shows when this value is asked for."""
         if self.kind == "text":
-            return any(str(value).lower() in str(row[name]).lower() for name in self.searched or (self.source_column,))
-        own = self.value(row)
-        return own is not None and bool(own >= value if self.kind == "from" else own == value)
+            part, columns = str(value).lower(), self.searched or (self.source_column,)
+            return [row for row in rows if any(part in str(row[name]).lower() for name in columns)]
+        own = [(row, self.value(row)) for row in rows]
+        if self.kind == "from":
+            return [row for row, its in own if its is not None and its >= value]
+        return [row for row, its in own if its is not None and its == value]
 
     def step(self, alone: bool) -> list[Step]:
         """Into the form; a single text is sent by Enter."""

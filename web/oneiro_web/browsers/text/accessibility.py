@@ -13,7 +13,17 @@ from oneiro_web.browsers.text.document import Document, Element
 from oneiro_web.browsers.text.names import BREAK, FROM_CONTENTS, NEVER_CONTRIBUTE, SPACES, Names, join
 from oneiro_web.browsers.text.roles import ROLES, SCOPES, Roles, add_properties
 from oneiro_web.browsers.text.state import State, int_or, is_hidden, labelled
-from oneiro_web.browsers.text.styles import ATOMIC, BLOCK, FLEXIBLE, INLINE_OUTSIDE, NEVER_SHOWN, Styles
+from oneiro_web.browsers.text.styles import (
+    ATOMIC,
+    BLOCK,
+    FLEXIBLE,
+    INLINE_OUTSIDE,
+    NEVER_SHOWN,
+    UNPLANNED,
+    Place,
+    Styles,
+    with_own,
+)
 from oneiro_web.page import Node
 
 PLAIN = {
@@ -34,8 +44,6 @@ FROM_ITS_CONTENTS, NAMES_NOTHING = 1, 2
 Plan = tuple[str, str, int, bool, bool | None, bool]
 """Role, display, what its contents name, whether it is one of `SCOPES`, `preformatted` where a style decides it, and
 whether `is_special` must be asked."""
-NO_PLAN: Plan = ("", "", 0, False, None, False)
-"""That nobody has planned yet."""
 PREFORMATTED = ("pre", "pre-wrap", "break-spaces")
 """Values of `white-space` that keep spaces and lines as they are written."""
 WHITE = " \n\t\r\f"
@@ -46,7 +54,7 @@ class Builder:
 
     def __init__(self, document: Document, state: State, styles: Styles) -> None:
         self.document, self.state, self.styles = document, state, styles
-        self.names, self.roles, self.plans = Names(document), Roles(), styles.plans
+        self.names, self.roles = Names(document), Roles()
         self.line_start = True
         self.last: Node | None = None
         """The last text of the line, whose space at the end goes when the line ends."""
@@ -66,7 +74,7 @@ class Builder:
     def build(self) -> Node:
         """The whole tree."""
         root = Node("RootWebArea", self.document.title, {"focused": True}, [], self.document.root)
-        self.children(self.document.root, root.children, "block")
+        self.children(self.document.root, root.children, "block", self.styles.top)
         self.boundary()
         by_others: list[tuple[Node, Element, list[Node | str] | None]] = []
         for node, element, items in self.named:
@@ -129,9 +137,9 @@ class Builder:
                 collector.pop()
             collector.append(BREAK)
 
-    def children(self, element: Element, out: list[Node] | None, display: str) -> None:
+    def children(self, element: Element, out: list[Node] | None, display: str, place: Place) -> None:
         """What is in an element, in order."""
-        apart = display in FLEXIBLE
+        apart, inner = display in FLEXIBLE, place.inner
         for child in element.children:
             if isinstance(child, str):
                 if not (self.line_start and not self.preformatted and not child.strip(WHITE)):
@@ -139,23 +147,24 @@ class Builder:
                 continue
             if apart:
                 self.boundary()
-            if not (child.plain and out is not None and self.plain(child, out)):
-                self.element(child, out)
+            here = inner.get(child.key) or self.styles.place(place, child)
+            if not (child.plain and out is not None and self.plain(child, out, here)):
+                self.element(child, out, here)
             if apart:
                 self.boundary()
 
-    def element(self, element: Element, out: list[Node] | None) -> None:
+    def element(self, element: Element, out: list[Node] | None, place: Place) -> None:
         """One element and what is in it, the long way: `plain` is for most of them."""
         tag, attributes = element.tag, element.attributes
         if tag in NEVER_SHOWN:
             return
-        style = self.styles.of(element)
+        style = with_own(place.style, element)
         if is_hidden(element, style):
             return
         if attributes.get("aria-hidden") == "true":
             out, kept = None, self.collectors
             self.collectors = []
-            self.inside(element, out, style, self.display(element, style))
+            self.inside(element, out, style, self.display(element, style), place)
             self.collectors = kept
             return
         if tag == "br":
@@ -170,7 +179,7 @@ class Builder:
             return
         if tag == "label" and out is not None and self.is_redundant(element):
             hidden: list[Node] = []
-            self.collect(element, hidden, style)
+            self.collect(element, hidden, style, place)
             out.extend(node for node in hidden if node.role in ("checkbox", "radio"))
             return
         role = self.roles.of(element)
@@ -180,9 +189,9 @@ class Builder:
             add_properties(node, element, self.state, self.disabled)
         if node is None:
             if tag == "label" or attributes.get("id") in self.document.referenced:
-                self.collect(element, out, style)
+                self.collect(element, out, style, place)
             else:
-                self.inside(element, out, style, self.display(element, style))
+                self.inside(element, out, style, self.display(element, style), place)
             return
         display = self.display(element, style)
         around = self.collectors
@@ -203,7 +212,7 @@ class Builder:
             self.collectors = [*self.collectors, items]
             if tag == "label":
                 self.label_texts.add(id(items))
-        self.inside(element, node.children, style, display)
+        self.inside(element, node.children, style, display, place)
         self.collectors = around
         self.named.append((node, element, items))
         if alone:
@@ -215,15 +224,11 @@ class Builder:
         assert out is not None
         out.append(node)
 
-    def plain(self, element: Element, out: list[Node]) -> bool:
+    def plain(self, element: Element, out: list[Node], place: Place) -> bool:
         """The short way for frequent elements without anything special; False where there is something."""
-        attributes = element.attributes
-        key = (element.tag, attributes.get("class"), attributes.get("id"))
-        plan = self.plans.get(key, NO_PLAN)
-        if plan is NO_PLAN:
-            plan = self.plan(element)
-            if self.styles.is_fixed(element):
-                self.plans[key] = plan
+        plan: Plan | None = place.plan
+        if plan is UNPLANNED:
+            plan = place.plan = self.plan(element, place.style)
         if plan is None or element is self.state.focus:
             return False
         role, display, naming, scoped, preformatted, is_careful = plan
@@ -243,14 +248,14 @@ class Builder:
                 self.collectors = []
         self.roles.scopes += scoped
         if display == "inline":
-            self.children(element, out, display)
+            self.children(element, out, display, place)
         elif display in INLINE_OUTSIDE:
-            self.box(element, out, display)
+            self.box(element, out, display, place)
             if naming == NAMES_NOTHING:
                 self.spaces(around)
         else:
             self.boundary()
-            self.children(element, out, display)
+            self.children(element, out, display, place)
             self.boundary()
         self.roles.scopes -= scoped
         self.preformatted, self.collectors = outer_format, around
@@ -261,16 +266,16 @@ class Builder:
                 collector.extend((node,) if display == "inline" else (BREAK, node, BREAK))
         return True
 
-    def plan(self, element: Element) -> Plan | None:
-        """How elements like this one are added the short way; None for the long one."""
-        tag, style = element.tag, self.styles.of(element)
+    def plan(self, element: Element, style: dict[str, str]) -> Plan | None:
+        """How plain elements in this one's place are added the short way; None for the long one."""
+        tag = element.tag
         display = style.get("display") or self.display(element, style)
         if tag not in PLAIN or display == "none" or "visibility" in style or "list-style" in style:
             return None
         role, space = PLAIN[tag], style.get("white-space")
         naming = FROM_ITS_CONTENTS if role in FROM_CONTENTS else NAMES_NOTHING if role in NEVER_CONTRIBUTE else 0
         preformatted = None if space is None else space in PREFORMATTED
-        is_careful = tag in ("a", "button", "li", "td", "tr") or "id" in element.attributes
+        is_careful = tag in ("a", "button", "li", "td", "tr") or bool(element.key[2])
         return role, display, naming, tag in SCOPES, preformatted, is_careful
 
     def is_special(self, element: Element) -> bool:
@@ -288,21 +293,21 @@ class Builder:
                 special = False
         return special or bool(self.document.referenced and "id" in element.attributes)
 
-    def box(self, element: Element, out: list[Node] | None, display: str) -> None:
+    def box(self, element: Element, out: list[Node] | None, display: str, place: Place) -> None:
         """The contents of a box that stands in the line like a letter."""
         self.space()
         self.last, self.line_start = None, True
-        self.contents(element, out, display)
+        self.contents(element, out, display, place)
         self.boundary()
         self.line_start, self.after_atom = False, True
 
-    def collect(self, element: Element, out: list[Node] | None, style: dict[str, str]) -> None:
+    def collect(self, element: Element, out: list[Node] | None, style: dict[str, str], place: Place) -> None:
         """An element that has no node but whose text names another."""
         items = self.names.collected[element] = []
         if element.tag == "label":
             self.label_texts.add(id(items))
         self.collectors = [*self.collectors, items]
-        self.inside(element, out, style, self.display(element, style))
+        self.inside(element, out, style, self.display(element, style), place)
         self.collectors = self.collectors[:-1]
 
     @staticmethod
@@ -317,7 +322,9 @@ class Builder:
         tag = element.tag
         return style.get("display") or ("block" if tag in BLOCK else "inline-block" if tag == "button" else "inline")
 
-    def inside(self, element: Element, out: list[Node] | None, style: dict[str, str], display: str) -> None:
+    def inside(
+        self, element: Element, out: list[Node] | None, style: dict[str, str], display: str, place: Place
+    ) -> None:
         """The contents of an element in its own kind of box."""
         tag = element.tag
         saved = (self.preformatted, self.disabled, self.list_style, self.depth_of_lists)
@@ -339,31 +346,31 @@ class Builder:
         if "list-style" in style:
             self.list_style = style["list-style"]
         if display in INLINE_OUTSIDE:
-            self.box(element, out, display)
+            self.box(element, out, display, place)
         elif display == "inline":
-            self.contents(element, out, display)
+            self.contents(element, out, display, place)
         else:
             self.boundary()
-            self.contents(element, out, display)
+            self.contents(element, out, display, place)
             self.boundary()
         if tag in SCOPES:
             self.roles.scopes -= 1
         self.data_table = outer_table
         self.preformatted, self.disabled, self.list_style, self.depth_of_lists = saved
 
-    def contents(self, element: Element, out: list[Node] | None, display: str) -> None:
+    def contents(self, element: Element, out: list[Node] | None, display: str, place: Place) -> None:
         """What is in an element; closed details show their summary only, items begin with their marker."""
         tag = element.tag
         if tag == "details" and not self.state.is_open(element):
             summary = next((c for c in element.children if isinstance(c, Element) and c.tag == "summary"), None)
             if summary is not None:
-                self.element(summary, out)
+                self.element(summary, out, self.styles.place(place, summary))
             return
         if tag == "li" and out is not None and "none" not in self.list_style:
             out.append(Node("ListMarker", self.marker(element), {}, [], element))
         if tag == "q":
             self.text("“", element, out)
-        self.children(element, out, display)
+        self.children(element, out, display, place)
         if tag == "q":
             self.text("”", element, out)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from html import escape, unescape
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser
 
@@ -21,8 +22,10 @@ RAW = re.compile(
     re.DOTALL,
 )
 """What holds no elements of the page: it is taken out first."""
-TOKEN = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)([^>\"]*(?:\"[^\"]*\"[^>\"]*)*)>([^<]*)")
+TOKEN = re.compile(r"<(/?[a-zA-Z][^\s/>]*[^>\"]*(?:\"[^\"]*\"[^>\"]*)*)>([^<]*)")
 """A tag of the normal form and the text after it."""
+NAMED = re.compile(r"(/?)([a-zA-Z][^\s/>]*)(.*)", re.DOTALL)
+"""What stands between its brackets: perhaps a slash, its name, its attributes."""
 LARGE = 1 << 16
 """Larger pages are looked over before they are parsed: the parser's time grows with the square of some things."""
 MAX_TAG_CHARS = 1 << 14  # longer tags lose their attributes
@@ -38,17 +41,40 @@ MARKS = ("id", "autofocus", "aria-labelledby")
 """Attributes by which elements are found later."""
 NOTED = frozenset(("base", "label", "link", "title"))
 """Elements that are found later by their tag."""
-NO_ATTRIBUTES: tuple[dict[str, str], bool, bool] = ({}, True, False)
 INDEX = "data-oneiro-index"
+MOST_TAGS = 20_000  # different ones that a process remembers, about 300 bytes each
+
+
+Key = tuple[str, str, str]
+"""Tag, class and id: all that a selector reads of an element."""
+
+
+class Tag(NamedTuple):
+    """A tag as it is written, without its place."""
+
+    closing: bool
+    name: str
+    attributes: dict[str, str]
+    plain: bool
+    key: Key
+    noted: bool
+    """Its element is looked for later."""
+    void: bool
 
 
 class Element:
     """An element of a page. It is never changed: what a person does to it is kept in a `State`."""
 
-    __slots__ = ("attributes", "children", "order", "parent", "plain", "tag")
+    __slots__ = ("attributes", "children", "key", "order", "parent", "plain", "tag")
 
     def __init__(
-        self, tag: str, attributes: dict[str, str], parent: Element | None, order: int, plain: bool = False
+        self,
+        tag: str,
+        attributes: dict[str, str],
+        parent: Element | None,
+        order: int,
+        plain: bool = False,
+        key: Key = ("", "", ""),
     ) -> None:
         self.tag = tag
         self.attributes = attributes
@@ -57,6 +83,7 @@ class Element:
         self.order = order
         self.plain = plain
         """None of its attributes changes its role, its name or whether it is shown."""
+        self.key = key
 
     def elements(self) -> Iterator[Element]:
         """The elements below this one in document order."""
@@ -109,22 +136,19 @@ class Document:
         self.styles = [match[3] for match in RAW.finditer(html) if match[1] == "style"]
         here, depth, count = self.root, 0, 1
         elements, noted = self.elements, list[Element]()
-        bare = RAW.sub(_empty, html)
-        tokens = TOKEN.findall(bare) if len(bare) < LARGE else (match.groups() for match in TOKEN.finditer(bare))
-        for closing, tag, written, text in tokens:
+        for (closing, tag, attributes, plain, key, is_noted, is_void), text in tokens(RAW.sub(_empty, html)):
             if closing:
                 if depth <= DEEPEST:
                     here = here.parent or here
                 depth -= 1
             else:
-                attributes, plain, marked = read_attributes(written) if written else NO_ATTRIBUTES
-                element = Element(tag, attributes, here, count, plain)
+                element = Element(tag, attributes, here, count, plain, key)
                 elements.append(element)
                 here.children.append(element)
                 count += 1
-                if marked or tag in NOTED:
+                if is_noted:
                     noted.append(element)
-                if tag not in VOID:
+                if not is_void:
                     depth += 1
                     if depth <= DEEPEST:
                         here = element
@@ -179,13 +203,41 @@ def tame(html: str) -> str:
     return WRITTEN_TAG.sub(check, html)
 
 
-@lru_cache(maxsize=20_000)
-def read_attributes(written: str) -> tuple[dict[str, str], bool, bool]:
-    """The attributes of a tag, whether none of them is special, and whether it is marked by one; the same text is read
-    once.
-    """
-    attributes = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(written)}
-    return attributes, NOT_PLAIN.search(written) is None, any(mark in attributes for mark in MARKS)
+def tokens(html: str) -> Iterable[tuple[Tag, str]]:
+    """The tags of the normal form, each with the text after it."""
+    if len(html) < LARGE:
+        pairs: list[tuple[Tag, str]] = []
+        for piece in html.split("<")[1:]:
+            written, bracket, text = piece.partition(">")
+            tag = read_whole_tag(written)
+            if tag is not None and bracket:
+                pairs.append((tag, text))
+            elif not written.startswith("!"):
+                break
+        else:
+            return pairs
+    # A bracket stands in a name, or in an attribute where the parser does not escape it: only the whole expression
+    # tells where such a tag ends. Large pages are read bit by bit, since they may be cut.
+    return ((read_tag(match[1]), match[2]) for match in TOKEN.finditer(html))
+
+
+@lru_cache(maxsize=MOST_TAGS)
+def read_tag(written: str) -> Tag:
+    """What stands between the brackets of a tag. Pages repeat their tags, so each is read once."""
+    match = NAMED.match(written)
+    assert match is not None
+    slash, tag, rest = match.groups()
+    attributes = {key: unescape(value) if "&" in value else value for key, value in ATTRIBUTE.findall(rest)}
+    is_noted = tag in NOTED or any(mark in attributes for mark in MARKS)
+    key = tag, attributes.get("class", ""), attributes.get("id", "")
+    return Tag(bool(slash), tag, attributes, NOT_PLAIN.search(rest) is None, key, is_noted, tag in VOID)
+
+
+@lru_cache(maxsize=MOST_TAGS)
+def read_whole_tag(written: str) -> Tag | None:
+    """The same of what stands before the first `>`; None where the tag does not end there, or is none."""
+    is_whole = written.count('"') % 2 == 0 and NAMED.match(written) is not None
+    return read_tag(written) if is_whole else None
 
 
 def _empty(match: re.Match[str]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-from oneiro_web.browsers.text.document import Element
+from oneiro_web.browsers.text.document import Element, Key
 
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
@@ -72,6 +72,30 @@ def _fits(compound: tuple[str, str, frozenset[str], str], element: Element) -> b
     return not classes or classes <= set(element.attributes.get("class", "").split())
 
 
+class Place:
+    """Where elements stand, as far as selectors can tell: their tags, classes and ids and those of all around them.
+    Elements in one place have one style, so that it is found out once for all pages of a site.
+    """
+
+    __slots__ = ("inner", "plan", "style")
+
+    def __init__(self, style: dict[str, str]) -> None:
+        self.style = style
+        """What the rules declare for them."""
+        self.inner: dict[Key, Place] = {}
+        self.plan: Any = UNPLANNED
+        """What the tree's builder remembers of them."""
+
+
+UNPLANNED = object()
+
+
+def with_own(style: dict[str, str], element: Element) -> dict[str, str]:
+    """A style with what an element says of itself."""
+    attributes = element.attributes
+    return {**style, **declarations(attributes["style"])} if "style" in attributes else style
+
+
 Candidates = tuple[dict[str, str], list[tuple[Selector, dict[str, str]]]]
 NOTHING: dict[str, str] = {}
 MOST_KNOWN = 10_000
@@ -90,19 +114,27 @@ class Styles:
             key = f"#{name}" if name else f".{min(classes)}" if classes else tag
             self.last.setdefault(key, []).append(index)
         self.known: dict[tuple[str, str, str], Candidates] = {}
-        self.plans: dict[tuple[str, str | None, str | None], Any] = {}
-        """What the tree's builder remembers of elements whose style `is_fixed`."""
+        self.top = Place(NOTHING)
+        """Around the whole page."""
+        self.places = 0
 
-    def is_fixed(self, element: Element) -> bool:
-        """Whether elements of the same tag, class and id all have the style of this one, wherever they stand."""
-        attributes = element.attributes
-        known = self.known.get((element.tag, attributes.get("class", ""), attributes.get("id", "")))
-        return known is not None and not known[1] and "style" not in attributes and len(self.plans) < MOST_KNOWN
+    def place(self, around: Place, element: Element) -> Place:
+        """The place of an element within another's."""
+        known = around.inner.get(element.key)
+        if known is None:
+            known = Place(self.by_rules(element))
+            if self.places < MOST_KNOWN:  # hostile pages have no end of them
+                around.inner[element.key] = known
+                self.places += 1
+        return known
 
     def of(self, element: Element) -> dict[str, str]:
         """The declarations that win for an element, without inherited ones."""
-        attributes = element.attributes
-        key = (element.tag, attributes.get("class", ""), attributes.get("id", ""))
+        return with_own(self.by_rules(element), element)
+
+    def by_rules(self, element: Element) -> dict[str, str]:
+        """The same without what the element says of itself."""
+        key = element.key
         known = self.known.get(key)
         if known is None:
             if len(self.known) > MOST_KNOWN:
@@ -114,8 +146,6 @@ class Styles:
             for rule, said in rules:
                 if rule.matches(element):
                     fixed.update(said)
-        if "style" in attributes:
-            return {**fixed, **declarations(attributes["style"])}
         return fixed
 
     def candidates(self, key: tuple[str, str, str]) -> Candidates:

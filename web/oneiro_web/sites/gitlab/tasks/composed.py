@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oneiro_web.sites.dice import load_words
 from oneiro_web.sites.gitlab.tasks.parts import ME, SEEN, may, menu, tab
 from oneiro_web.templates.schema import Act, Entity, Field, Filter, Row, Sort
@@ -93,8 +95,8 @@ def issues(state: str, word: str, *acts: Act) -> Entity:
 class LabelFilter(Filter):
     """An issue has many labels; tasks name the first."""
 
-    def fits(self, row: Row, value: str) -> bool:
-        return f"|{value}|" in (row["labels"] or "")
+    def matching(self, rows: Sequence[Row], value: str) -> list[Row]:
+        return [row for row in rows if f"|{value}|" in (row["labels"] or "")]
 
 
 def requests(state: str, word: str, *acts: Act) -> Entity:

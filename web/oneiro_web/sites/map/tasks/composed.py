@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oneiro_web.templates.schema import Entity, Field, Filter, Row
 from oneiro_web.templates.table import click
 
@@ -9,8 +11,9 @@ from oneiro_web.templates.table import click
 class Words(Filter):
     """The map looks for each word anywhere in what it knows of a place."""
 
-    def fits(self, row: Row, value: str) -> bool:
-        return all(word in row["text"].lower() for word in value.lower().split())
+    def matching(self, rows: Sequence[Row], value: str) -> list[Row]:
+        words = value.lower().split()
+        return [row for row in rows if all(word in row["text"].lower() for word in words)]
 
 
 SOURCE = (

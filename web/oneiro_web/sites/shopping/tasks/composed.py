@@ -64,9 +64,11 @@ OF_BRAND = Entity(
     "brand-products",
     "product",
     SITE,
-    # a brand whose words stand in no other product's name
-    SOURCE.format("NOT EXISTS (SELECT 1 FROM product o WHERE o.brand != l.brand AND instr(lower(o.name), "
-                  "lower(substr(l.brand, 1, instr(l.brand || ' ', ' ') - 1))))"),
+    # a brand whose words stand in no other product's name; brands are few, so they are looked for once, not by product
+    SOURCE.format("l.brand NOT IN (SELECT b.brand FROM (SELECT DISTINCT brand, "
+                  "lower(substr(brand, 1, instr(brand || ' ', ' ') - 1)) AS word FROM product) b "
+                  "JOIN (SELECT DISTINCT brand, lower(name) AS name FROM product) o "
+                  "ON o.brand != b.brand AND instr(o.name, b.word))"),
     NAME,
     (by(search_product, "{brand}"),),
     submit=(click("button", "Apply"),),
