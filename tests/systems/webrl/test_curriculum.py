@@ -25,7 +25,7 @@ from oneiro.systems.webrl.curriculum.operators import (
     task_key,
 )
 from oneiro_web import validate
-from oneiro_web.env import WebConfig, contents_in
+from oneiro_web.env import WebConfig, chosen_templates, contents_in
 from oneiro_web.plugin import WebWorld
 from oneiro_web.tasks import AnswerCheck, Task
 from oneiro_web.templates.registry import TEMPLATES
@@ -134,6 +134,22 @@ def test_random_tasks_are_new_ones_of_all_templates_whatever_failed() -> None:
     keys = {task_key(task) for task in grown.tasks}
     assert len(keys) == 24 and not keys & {task_key(task) for task in failed}
     assert {task.intent_template_id for task in grown.tasks} == set(NAMES)
+
+
+def test_few_first_tasks_are_of_every_site_in_proportion_to_its_templates() -> None:
+    templates = [one for one in chosen_templates((), (), "composed") if not one.held_out]
+    made = Curriculum(CurriculumSettings(gates="none"), templates, CONFIG, seed=1)
+    tasks = made.initial(60)
+    assert len({task.intent_template_id for task in tasks}) == 60
+    drawn = Counter(task.sites[0] for task in tasks)
+    for site, count in Counter(template.site for template in templates).items():
+        assert abs(drawn[site] / 60 - count / len(templates)) < 0.15 and drawn[site]
+
+
+def test_a_phase_has_tasks_of_each_site_in_proportion_to_its_templates() -> None:
+    names = ("map/phone", "map/hours", "map/show-place", "gitlab/star")
+    grown = curriculum(tasks=12, names=names, choose="random", gates="none").grow(1)
+    assert Counter(task.sites[0] for task in grown.tasks) == {"map": 9, "gitlab": 3}
 
 
 def test_learnable_tasks_come_from_templates_that_are_solved_now_and_then() -> None:

@@ -168,6 +168,10 @@ class Curriculum:
     def initial(self, count: int, templates: Sequence[Template] = ()) -> list[Task]:
         """Tasks to begin with: of every template in turn, on training content."""
         chosen = list(templates) or list(self.templates.values())
+        if count < len(chosen):
+            # They stand by site: the first few would leave whole sites without a demonstration.
+            order = generator(self.seed, "initial templates").permutation(len(chosen))
+            chosen = [chosen[place] for place in order]
         tasks: dict[str, Task] = {}
         for number in range(count * self.settings.tries):
             template = chosen[number % len(chosen)]
@@ -185,8 +189,9 @@ class Curriculum:
         rng = generator(self.seed, "grow", phase)
         world = WebWorld(self.config)
         passed: list[tuple[Task, str, float | None]] = []
-        per_site, sites = Counter[str](), sorted({template.site for template in self.templates.values()})
-        room = -(-wanted // len(sites))
+        per_site, templates = Counter[str](), Counter(template.site for template in self.templates.values())
+        # Each site in proportion to its templates, as in the tests.
+        room = {site: -(-wanted * count // len(self.templates)) for site, count in sorted(templates.items())}
         tried = 0
         try:
             while self._in_band(passed) < wanted and tried < wanted * settings.tries:
@@ -194,7 +199,7 @@ class Curriculum:
                 proposed = self._proposals(phase, tried, wanted)
                 while len(batch) + self._in_band(passed) < wanted and tried < wanted * settings.tries:
                     tried += 1
-                    site = min(sites, key=lambda name: (per_site[name] >= room, per_site[name], name))
+                    site = min(room, key=lambda name: (per_site[name] >= room[name], per_site[name] / room[name], name))
                     task, origin = self._candidate(phase, site, rng, proposed, world)
                     what = self._refusal(task, keys, world)
                     if what is not None or task is None:
