@@ -11,8 +11,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from oneiro.report.episodes import MAX_PICTURE, PICTURE
-from oneiro.report.lines import nice_ticks, thin
-from oneiro.report.plots import SMOOTH_FROM, running_mean
+from oneiro.report.plots import SMOOTH_FROM, nice_ticks, running_mean, thin
 from oneiro.runtime.errors import printable
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 220, 44, 10, 10, 24

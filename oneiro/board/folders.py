@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oneiro.board.episodes import EpisodeFiles
-from oneiro.board.reading import MetricLine, Metrics, inside, remember
+from oneiro.board.episodes import EpisodeFiles, MetricLine, Metrics, inside, remember
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
 from oneiro.report import traces

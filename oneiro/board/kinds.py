@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from oneiro.board.tables import ARROWS, Option, Playable, PlayTable
+from oneiro.board.play import ARROWS, Option, Playable, PlayTable
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import make

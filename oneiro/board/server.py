@@ -25,7 +25,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from oneiro.board import draw, tables, views
+from oneiro.board import draw, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
 from oneiro.board.guard import FRAME_POLICY, LOOPBACK, Guard, same_token
@@ -44,7 +44,7 @@ class Board:
     """The pages."""
 
     def __init__(self, runs: Runs, token: str) -> None:
-        self.runs, self.token, self.tables = runs, token, tables.Tables()
+        self.runs, self.token, self.tables = runs, token, players.Tables()
         self._writing = threading.Lock()
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(PAGES),
@@ -136,7 +136,7 @@ class Board:
             figures=figures,
             more=more,
             stages=views.stages_of(run),
-            play=tables.playable(run),
+            play=players.playable(run),
             images=[spec for spec in run.summary.get("images", []) if spec["file"].endswith(PICTURES)],
             live=LIVE_S * (run.status == "running"),
             up="./",
@@ -295,7 +295,7 @@ class Board:
             step = players.save(run, model.name, session)
         return RedirectResponse(views.link("episode", run=run.name, stage=players.STAGE, step=step, at=0), 303)
 
-    def _session(self, request: Request) -> tuple[RunFolder, tables.Playable, tables.PlayTable, str, players.Session]:
+    def _session(self, request: Request) -> tuple[RunFolder, players.Playable, players.PlayTable, str, players.Session]:
         run, query = self._run(request), request.query_params
         model, table = self.tables.get(run, query.get("model", ""))
         game = query.get("game", "") or next(iter(table.games), "")

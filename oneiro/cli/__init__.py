@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.models import CommandInfo
 
-from oneiro.cli import agents, data, machine, models, new, runs, score, web, worlds
+from oneiro.cli import agents, data, machine, models, runs, web, worlds
 from oneiro.runtime import distributed, files, plugins, threads
 from oneiro.runtime.errors import Notice, OneiroError, printable
 
@@ -71,7 +71,7 @@ def options(
     """Train world models with verifiable rewards, and the agents that use them."""
 
 
-for room in (runs, agents, score, worlds, web, data, models, new, machine):
+for room in (runs, agents, worlds, web, data, models, machine):
     room.offer(app)
 
 

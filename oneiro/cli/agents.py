@@ -1,14 +1,14 @@
-"""eval: how good an agent or a model is, beside chance and ceiling."""
+"""eval and score: how good an agent, a model or a prediction is, beside chance, ceiling and what needs no model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from oneiro.cli import video, web
-from oneiro.cli.show import JsonFile, show
+from oneiro.cli.show import JsonFile, show, warn
 
 if TYPE_CHECKING:
     from oneiro.tasks.textgame.predictor import Scorer
@@ -24,6 +24,11 @@ def offer(app: typer.Typer) -> None:
     group.command("web-page")(web.web_page)
     group.command("rt1")(video.robot_policy)
     app.add_typer(group, name="eval")
+    scores = typer.Typer(no_args_is_help=True, help="Score predictions of any model, beside no change and lookups.")
+    scores.command("text")(score_text)
+    scores.command("page")(score_page)
+    scores.command("video")(score_video)
+    app.add_typer(scores, name="score")
 
 
 def agent(
@@ -207,3 +212,55 @@ def text_game(
         from oneiro.runtime.files import write_json
 
         write_json(json, {"tables": [table.data() for table in tables], **compared})
+
+
+# score: anyone's predictions beside what needs no model ---------------------------------------------------------------
+
+Pairs = Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, a step each, with predictions.")]
+Train = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The steps that the model was trained on, for the lookups.")
+]
+NO_TRAIN = "without --train FILE there is no lookup: a model that only remembers its training steps is not found out"
+
+
+def score_text(pairs: Pairs, train: Train = None, json: JsonFile = None) -> None:
+    """Score predicted next states, texts or JSON: exact, and precision, recall and F1 of what changes.
+
+    \b
+    A line of FILE: {"episode": "7", "state": ..., "action": "open door", "next": ..., "prediction": ...}
+    oneiro score text --pairs predictions.jsonl --train train.jsonl --json scores.json
+    """
+    _show_scores("text", pairs, train, json)
+
+
+def score_page(pairs: Pairs, train: Train = None, json: JsonFile = None) -> None:
+    """Score predicted next pages: a line for each element, ids in brackets at its beginning count for nothing.
+
+    \b
+    oneiro score page --pairs predictions.jsonl --train train.jsonl
+    """
+    _show_scores("page", pairs, train, json)
+
+
+def score_video(pairs: Pairs, train: Train = None, json: JsonFile = None) -> None:
+    """Score predicted frames: PSNR, SSIM, mean absolute and squared error.
+
+    \b
+    A line of FILE: {"episode": "7", "frames": "7.npy", "given": 2, "prediction": "7-mine.npy", "actions": [[...]]}
+    oneiro score video --pairs predictions.jsonl --train train.jsonl
+    """
+    _show_scores("video", pairs, train, json)
+
+
+def _show_scores(subject: Literal["text", "page", "video"], pairs: Path, train: Path | None, json: Path | None) -> None:
+    if train is None:
+        warn(NO_TRAIN)
+    if subject == "video":
+        from oneiro.tasks.video import scorer as frames
+
+        tables = frames.score(pairs, train)
+    else:
+        from oneiro.tasks import scorer
+
+        tables = scorer.score(subject, pairs, train)
+    show(tables, json)

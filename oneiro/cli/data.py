@@ -101,7 +101,7 @@ def bytesized32(
     from oneiro.runtime.errors import OneiroError
     from oneiro.runtime.progress import console
     from oneiro.tasks.textgame.parquet import import_parquet, parquet_files
-    from oneiro.worlds.textgame.bytesized32 import import_bytesized32
+    from oneiro.worlds.textgame.dataset import import_bytesized32
 
     columns = parquet_files(source)
     if known is not None and not columns:

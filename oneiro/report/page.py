@@ -18,7 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
-from oneiro.report import episodes, lines, plots, traces
+from oneiro.report import episodes, plots, traces
 from oneiro.report.table import Table
 from oneiro.rundir.records import read_info, read_log
 from oneiro.rundir.run import METRICS, require_run
@@ -229,7 +229,7 @@ def seconds_at_work(stages: Iterable[Mapping[str, Any]]) -> float:
 def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:
     """One plot of a metric; empty where nothing was logged."""
     series = curve_series(spec, runs)
-    return lines.curves(spec["title"], series, spec.get("unit", "")) if series else ""
+    return plots.curves(spec["title"], series, spec.get("unit", "")) if series else ""
 
 
 def curve_series(spec: Mapping[str, Any], runs: Sequence[Found]) -> list[plots.Series]:

@@ -35,15 +35,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from oneiro.rundir import track
-from oneiro.rundir.provenance import first_difference, read_commit, read_versions
 from oneiro.rundir.records import (
     drop_torn_line,
+    first_difference,
     line_digest,
+    read_commit,
     read_info,
     read_log,
+    read_versions,
     require_written_lines,
     stage_file_name,
     write_episodes,
+    write_tokens,
 )
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError, printable
@@ -292,8 +295,6 @@ class Run:
 
     def tokens(self, stage: str, step: int, episodes: Sequence[Episode]) -> None:
         """Write the tokens of a step's episodes beside them: ids, authors, log-probabilities."""
-        from oneiro.rundir.tokens import write_tokens  # brings numpy, which listing recipes does without
-
         write_tokens(self.path, stage, step, episodes)
 
     def summary(self, data: Mapping[str, Any]) -> None:

@@ -119,6 +119,14 @@ def write_with(path: str | Path, save: Callable[[Path], None]) -> None:
         temporary.chmod(usual)  # safetensors lets nobody but the owner read
 
 
+def write_bytes(path: str | Path, data: bytes) -> None:
+    write_with(path, lambda part: _fill(part, data))
+
+
+def _fill(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+
+
 def open_to_readers(folder: Path) -> None:
     """Give the files of a folder made by `mkdir` the mode that the umask gives: safetensors keeps its own private."""
     usual = folder.stat().st_mode & 0o666

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from oneiro.recipe import Recipe, chosen_presets, load_explained
 from oneiro.rundir import track
-from oneiro.rundir.provenance import first_difference
-from oneiro.rundir.records import read_info
+from oneiro.rundir.records import first_difference, read_info
 from oneiro.rundir.run import Run, holds_run
 from oneiro.runtime import distributed, interrupt, plugins, threads
 from oneiro.runtime.errors import OneiroError, nearest

@@ -13,10 +13,9 @@ from playwright.sync_api import sync_playwright
 
 from oneiro.recipe import Recipe
 from oneiro.report import page
-from oneiro.report.lines import curves
-from oneiro.report.plots import Series, running_mean
+from oneiro.report.figures import save_gif
+from oneiro.report.plots import Series, curves, running_mean
 from oneiro.report.table import Cell, Table
-from oneiro.report.videos import save_gif
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 

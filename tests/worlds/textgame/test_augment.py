@@ -11,7 +11,7 @@ import pytest
 
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.worlds.textgame.augment import augment, names_in
-from oneiro.worlds.textgame.bytesized32 import read_transitions
+from oneiro.worlds.textgame.dataset import read_transitions
 from oneiro.worlds.textgame.state import State, Transition, edits
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "bytesized32"

@@ -10,9 +10,8 @@ import numpy as np
 from pydantic import Field
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split
-from oneiro.worlds.rules.rulebook.drawing import RULES, RulebookGame, RuleBounds, draw_game, draw_things
+from oneiro.worlds.rules.rulebook.drawing import RULES, Names, RulebookGame, RuleBounds, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import LARGEST, Machine, Things, Value, write
-from oneiro.worlds.rules.rulebook.words import Names
 
 Goal = tuple[tuple[int, int, Value], ...]
 """Object, property and the value it must have, each by its place."""

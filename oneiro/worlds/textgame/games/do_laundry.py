@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, can_turn_on
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb, can_turn_on
 
 CLOTHES = ("shirt", "towel", "sock", "jacket", "blanket")
 SOAKED = 2

@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, can_close, can_open
 from oneiro.worlds.textgame.scene import AGENT, Scene, Thing, clutter, one_of, place, some_of
-from oneiro.worlds.textgame.verbs import Verb, can_close, can_open
 
 ROOMS = ("hall", "attic", "cellar", "study", "pantry", "bedroom")
 COLOURS = ("red", "blue", "green", "golden", "silver", "black")
