@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from oneiro.cli import video, web
-from oneiro.cli.show import JsonFile, show, warn
+from oneiro.cli.show import JsonFile, TaskSettings, WorldSettings, progress, show, warn
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.files import write_json
 
 if TYPE_CHECKING:
     from oneiro.tasks.textgame.predictor import Scorer
@@ -54,9 +56,7 @@ def agent(
     browser: Annotated[str | None, typer.Option(metavar="text|chromium", help="Of the web: which browser.")] = None,
     levels: Annotated[int, typer.Option(min=1, help="Unseen levels to play.")] = 256,
     samples: Annotated[int, typer.Option(min=1, help="Attempts at each level.")] = 8,
-    settings: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world; may be repeated.")
-    ] = None,
+    settings: WorldSettings = None,
     dialogue: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="How a model or server is asked: max_turns, actions_per_turn ..."),
@@ -84,7 +84,6 @@ def agent(
     oneiro eval agent --world web --model runs/a/phase_3/actor --split test-unseen --levels 100 --samples 1
     """
     from oneiro.recipe import assignments, build
-    from oneiro.runtime.errors import OneiroError
     from oneiro.worlds.baselines import require_script
 
     if sum(player is not None for player in (model, policy, server)) != 1:
@@ -162,9 +161,7 @@ def text_game(
         typer.Option(metavar="GAME,...", help="Games that training never saw, reported apart; a model names its own."),
     ] = "",
     depth: Annotated[int, typer.Option(min=0, help="With --model: steps of recorded winning plans to simulate.")] = 8,
-    settings: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
-    ] = None,
+    settings: TaskSettings = None,
     keep: Annotated[Path | None, typer.Option(metavar="FILE", help="With --model: where its raw outputs go.")] = None,
     json: JsonFile = None,
 ) -> None:
@@ -176,7 +173,6 @@ def text_game(
     oneiro eval text-game --data DATA --model runs/games --keep answers.jsonl
     """
     from oneiro.recipe import assignments
-    from oneiro.runtime.errors import OneiroError, nearest
 
     if scorer not in SCORERS:
         raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
@@ -187,7 +183,7 @@ def text_game(
     if "scorer" in task:
         raise OneiroError("the scorer is no setting here; give --scorer strict or --scorer official")
     task["scorer"] = scorer
-    from oneiro.runtime.progress import Bar, console
+    from oneiro.runtime.progress import console
     from oneiro.tasks.textgame import command
     from oneiro.tasks.textgame.evaluation import step_tables
     from oneiro.tasks.textgame.rollout import find_plans
@@ -197,7 +193,7 @@ def text_game(
         evaluation, predictor = command.open_model(data, model, split, rows, task, held_out=unseen)
         plans = find_plans(data, split, depth, held_out=evaluation.held_out)
         train = command.training_rows(data, split, evaluation.held_out)
-        with Bar("answers", len(evaluation.rows), 0, console(), lambda line: None) as bar:
+        with progress("answers", len(evaluation.rows)) as bar:
             compared = command.score_model(
                 evaluation, predictor, Path(model).name, chosen, keep, bar.advance, plans, train
             )
@@ -209,8 +205,6 @@ def text_game(
     for table in tables:
         console().print(table)
     if json is not None:
-        from oneiro.runtime.files import write_json
-
         write_json(json, {"tables": [table.data() for table in tables], **compared})
 
 

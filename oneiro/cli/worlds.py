@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from oneiro.cli.show import JsonFile, KeyValues, at_work, show
+from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError, nearest, printable
+from oneiro.runtime.files import write_text
 
 if TYPE_CHECKING:
     from oneiro.worlds import World
@@ -31,7 +33,6 @@ def offer(app: typer.Typer) -> None:
 
 def worlds(json: JsonFile = None) -> None:
     """List the worlds and their variants."""
-    from oneiro.report.table import Table
     from oneiro.worlds.registry import classes
 
     table = Table("Worlds", ["world", "about", "variants"])
@@ -57,7 +58,6 @@ def check(
     """
     from oneiro import worlds
     from oneiro.recipe import assignments
-    from oneiro.report.table import Table
     from oneiro.worlds.check import worst
     from oneiro.worlds.registry import adopt
 
@@ -226,7 +226,6 @@ def new(
 
 def write_package(kind: str, name: str, folder: Path) -> Path:
     """A module, its test, a pyproject.toml with the entry point, and a page."""
-    from oneiro.runtime.files import write_text
 
     if folder.exists():
         raise OneiroError(f"{folder} exists; choose another name or --out DIR")

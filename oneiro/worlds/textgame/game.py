@@ -56,6 +56,23 @@ class Verb:
         return self.pattern.format(*(thing.name for thing in things))
 
 
+def needs(*types: str | tuple[str, ...], carried: int | None = None) -> Callable[[Check], Check]:
+    """A check that begins with the types a command takes; `carried` is the place of the thing that must be in hand."""
+    kinds = [(kind,) if isinstance(kind, str) else kind for kind in types]
+
+    def decorate(check: Check) -> Check:
+        def whole(scene: Scene, *things: Thing) -> str:
+            if any(thing.type not in kind for thing, kind in zip(things, kinds, strict=True)):
+                return "That does not work."
+            if carried is not None and not scene.is_carried(things[carried]):
+                return f"You do not carry the {things[carried].name}."
+            return check(scene, *things)
+
+        return whole
+
+    return decorate
+
+
 def always(scene: Scene, *things: Thing) -> str:
     """The check of a command that can always be done."""
     return ""
