@@ -13,7 +13,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from oneiro.report.episodes import FILE_NAME
+from oneiro.report.episodes import episode_files
 from oneiro.rundir.records import MAX_UNPACKED_BYTES
 from oneiro.runtime.errors import OneiroError
 
@@ -116,11 +116,7 @@ class EpisodeFiles:
 
     def steps(self) -> dict[str, dict[int, Path]]:
         """Stage -> step -> file, steps ascending."""
-        files: dict[str, dict[int, Path]] = {}
-        for path in sorted((self.run / "episodes").glob("*.jsonl.gz")):
-            if match := FILE_NAME.fullmatch(path.name):
-                files.setdefault(match["stage"], {})[int(match["step"])] = path
-        return files
+        return episode_files(self.run)
 
     def index(self, stage: str, step: int) -> list[EpisodeRow]:
         """The episodes of one step, without their turns."""

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oneiro.board.episodes import EpisodeFiles, MetricLine, Metrics, inside, remember
-from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
-from oneiro.report import traces
+from oneiro.report.episodes import TRACES
 from oneiro.report.page import read_summary
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.records import read_info
@@ -114,7 +113,7 @@ class RunFolder:
     @property
     def planned(self) -> bool:
         """Whether a planner wrote down its decisions."""
-        return (self.path / traces.FILE).is_file()
+        return (self.path / TRACES).is_file()
 
     def key_numbers(self, most: int = 3) -> list[tuple[str, Cell, Table, str]]:
         """(label, cell, its table, its column): the first measured column of the first table, without trivial rows."""
@@ -226,13 +225,3 @@ def _below(folder: Path, root: Path, depth: int) -> Iterator[Path]:
                 yield entry.resolve()
             elif depth > 1:
                 yield from _below(entry, root, depth - 1)
-
-
-def differing_settings(runs: Sequence[RunFolder]) -> list[tuple[str, list[str]]]:
-    """Keys of the recipes that are not the same in all runs, with each run's value."""
-    recipes = [flat(run.recipe) for run in runs]
-    keys = dict.fromkeys(
-        key for recipe in recipes for key in recipe if not key.startswith(("about", "next", "takes", "needs"))
-    )
-    values = {key: [str(recipe.get(key, "–")) for recipe in recipes] for key in keys}
-    return [(key, row) for key, row in values.items() if len(set(row)) > 1]

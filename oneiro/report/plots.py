@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import math
 import re
 import textwrap
@@ -13,6 +14,8 @@ from html import escape
 from typing import Any
 
 import numpy as np
+
+from oneiro.runtime.errors import printable
 
 PALETTE = ("#3d7fd6", "#e0803a", "#3f9d6c", "#9568cc", "#cf4b5f", "#2f9fae", "#a68a2d", "#888e98")
 """Readable on white and on near-black."""
@@ -33,6 +36,10 @@ class Series:
     label: str
     steps: Sequence[float]
     values: Sequence[float]
+    link: str | None = None
+    """On the board, where a step leads to its episodes, `{}` standing for the step; empty: nowhere."""
+    kept: Sequence[int] = ()
+    """Steps whose episodes are there."""
 
 
 @dataclass(frozen=True)
@@ -160,16 +167,19 @@ MAX_POINTS = 400  # of a line: more cannot be told apart at this width
 
 
 def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
-    """Lines over steps as one `<svg>` element: title, legend where there are several, axes, lines."""
+    """Lines over steps as one `<svg>` element: title, legend where there are several, axes, lines.
+
+    With links its points are data for the board's script; without the script the figure is still whole.
+    """
     scale = 100.0 if unit == "%" else 1.0
     lines = [thin(*finite(np.asarray(one.steps), np.asarray(one.values, np.float64) * scale)) for one in series]
     parts = [
         _text(0, LINE * (row + 0.8), line, 'font-size="13"')
-        for row, line in enumerate(textwrap.wrap(title, TITLE_WIDTH))
+        for row, line in enumerate(textwrap.wrap(printable(title), TITLE_WIDTH))
     ]
     top = LINE * len(parts) + 6
     if len(series) > 1:
-        legend, rows = _legend([one.label for one in series], top)
+        legend, rows = _legend([printable(one.label) for one in series], top)
         parts, top = parts + legend, top + LINE * rows + 6
     low, high = value_range(np.concatenate([values for _, values in lines]), unit)
     steps = np.concatenate([steps for steps, _ in lines])
@@ -191,7 +201,7 @@ def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
         if first <= step <= last:
             parts.append(_text(x(step), top + PLOT + 15, f"{step:g}", 'text-anchor="middle"'))
     parts.append(_text((LEFT + WIDTH - RIGHT) / 2, top + PLOT + 31, "step", 'text-anchor="middle"'))
-    for place, (at, values) in enumerate(lines):
+    for place, (one, (at, values)) in enumerate(zip(series, lines, strict=True)):
         points = [f"{x(step):.1f},{y(value):.1f}" for step, value in zip(at, values, strict=True)]
         drawn = [_line(points, 1.6)]
         if len(points) > SMOOTH_FROM:
@@ -203,11 +213,23 @@ def curves(title: str, series: Sequence[Series], unit: str = "") -> str:
             drawn += [
                 '<circle cx="{}" cy="{}" r="{}" stroke="none"/>'.format(*point.split(","), radius) for point in points
             ]
-        colour = PALETTE[place % len(PALETTE)]
-        parts.append(f'<g stroke="{colour}" fill="{colour}">{"".join(drawn)}</g>')
+        colour, data = PALETTE[place % len(PALETTE)], ""
+        if one.link is not None:
+            places = [
+                [int(step), round(float(value), 6), round(x(step), 1), round(y(value), 1)]
+                for step, value in zip(at, values, strict=True)
+            ]
+            kept = ",".join(map(str, one.kept))
+            data = f' class="series" data-label="{escape(printable(one.label))}" data-link="{escape(one.link)}"'
+            data += f' data-kept="{kept}" data-points="{json.dumps(places)}"'
+        parts.append(f'<g stroke="{colour}" fill="{colour}"{data}>{"".join(drawn)}</g>')
+    live = ""
+    if any(one.link is not None for one in series):
+        live = ' class="curve" tabindex="0"'
+        parts.append(f'<line class="cursor" y1="{top}" y2="{top + PLOT}" hidden/>')
     return (
-        f'<svg viewBox="0 0 {WIDTH} {top + PLOT + FOOT}" role="img" aria-label="{escape(title)}" fill="currentColor" '
-        f'style="font-family: inherit; font-size: 11px">{"".join(parts)}</svg>'
+        f'<svg viewBox="0 0 {WIDTH} {top + PLOT + FOOT}" role="img" aria-label="{escape(printable(title))}"{live} '
+        f'fill="currentColor" font-family="inherit" font-size="11">{"".join(parts)}</svg>'
     )
 
 
