@@ -110,7 +110,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
             if true_cells is not None and not _same(true_cells, row, column, glyph):
                 left, top = column * CELL + 2, row * CELL + 2
                 frames.append(f'<rect class="differs" x="{left}" y="{top}" width="32" height="32" rx="6"/>')
-    label = _attribute(" / ".join(" ".join(line) for line in cells))
+    label = escape(printable(" / ".join(" ".join(line) for line in cells)))
     inside = "".join(parts) + "".join(frames)
     return Markup(
         f'<svg class="world" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">'
@@ -137,7 +137,3 @@ def _shape_of(kind: str) -> str:
         "player-target": '<circle class="aim" cx="18" cy="18" r="13"/><circle class="me" cx="18" cy="18" r="9"/>',
     }
     return base + shapes.get(kind, "")
-
-
-def _attribute(text: str) -> str:
-    return str(escape(printable(text)))

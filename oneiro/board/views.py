@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 from urllib.parse import urlencode
@@ -279,20 +280,16 @@ def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> RunPairing:
         )
         return bootstrap(left), bootstrap(right), paired_difference([b - a for a, b in zip(left, right, strict=True)])
 
-    apart = []
+    apart, score = [], attrgetter("score")
     for case in shared:
         gain = fmean(row.score for row in yours[case]) - fmean(row.score for row in mine[case])
         if gain:
             worse, better = (min, max) if gain > 0 else (max, min)
-            apart.append((gain, worse(mine[case], key=_score), better(yours[case], key=_score)))
+            apart.append((gain, worse(mine[case], key=score), better(yours[case], key=score)))
     apart.sort(key=lambda case: -case[0])
     return RunPairing(
         len(shared), len(mine) + len(yours) - 2 * len(shared), measure("success"), measure("score"), apart
     )
-
-
-def _score(row: EpisodeRow) -> float:
-    return row.score
 
 
 def _by_case(rows: Sequence[EpisodeRow]) -> dict[tuple[str, str, int], list[EpisodeRow]]:

@@ -103,7 +103,7 @@ def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
     chosen = _spread([shown for file in steps for shown in _read_shown(file)], MAX_EPISODES)
     room = MAX_PICTURES
     for place, shown in enumerate(chosen):
-        kept = [_without_picture(turn) if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
+        kept = [replace(turn, picture="") if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
         chosen[place] = replace(shown, turns=kept)
     return chosen
 
@@ -171,10 +171,6 @@ def _turn(turn: dict[str, Any], parts: Sequence[str]) -> ShownTurn:
     fine = len(picture) <= MAX_PICTURE and PICTURE.fullmatch(picture)
     reply, reward = _cut(str(turn.get("reply") or "")), float(turn.get("reward") or 0.0)
     return ShownTurn(panels, reply, actions, reward, picture if fine else "")
-
-
-def _without_picture(turn: ShownTurn) -> ShownTurn:
-    return replace(turn, picture="")
 
 
 def _panel(title: str, text: str | None, truth: str | None) -> Panel:

@@ -173,7 +173,8 @@ def first_difference(path: str | Path, recipe: Recipe) -> str:
     for key in [*given, *stored]:
         before, now = stored.get(key), given.get(key)
         if before != now and not changes_no_result(key, given):
-            return f"{key} was {_or_unset(before)}, now {_or_unset(now)}"
+            before, now = ("unset" if value is None else value for value in (before, now))
+            return f"{key} was {before}, now {now}"
     return ""
 
 
@@ -183,10 +184,6 @@ def changes_no_result(key: str, recipe: Mapping[str, Any]) -> bool:
     if name == "checkpoint_every" and recipe.get(f"{section}.async_rollout"):
         return False
     return key in ASIDE or name in INTERVALS
-
-
-def _or_unset(value: Any) -> Any:
-    return "unset" if value is None else value
 
 
 def read_versions() -> dict[str, str]:

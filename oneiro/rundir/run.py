@@ -133,10 +133,8 @@ class Run:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
-        if recipe is not None and not holds_run(self.path):
-            write_text(self.path / "recipe.yaml", recipes.dump(recipe))
-        elif recipe is not None and not self._has_begun():
-            # Nothing is lost yet, most likely the first try had a mistake in it: let the new recipe stand.
+        if recipe is not None and (not holds_run(self.path) or not self._has_begun()):
+            # Where nothing is lost yet the first try had a mistake in it, most likely: let the new recipe stand.
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
         elif recipe is not None and (difference := first_difference(self.path, recipe)):
             raise OneiroError(f"{self.path} was started with another recipe: {difference}; choose another --out")

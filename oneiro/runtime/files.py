@@ -110,7 +110,7 @@ def read_json(path: str | Path) -> Any:
         raise OneiroError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def write_with(path: str | Path, save: Callable[[Path], None]) -> None:
+def write_with(path: str | Path, save: Callable[[Path], object]) -> None:
     """Atomic write through any `save(path)` function, e.g. safetensors'."""
     with atomic(path) as temporary:
         temporary.touch()
@@ -120,11 +120,7 @@ def write_with(path: str | Path, save: Callable[[Path], None]) -> None:
 
 
 def write_bytes(path: str | Path, data: bytes) -> None:
-    write_with(path, lambda part: _fill(part, data))
-
-
-def _fill(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
+    write_with(path, lambda part: part.write_bytes(data))
 
 
 def open_to_readers(folder: Path) -> None:

@@ -116,11 +116,12 @@ class Countdown(World):
 
     @property
     def instruction(self) -> str:
+        tries = self.config.max_actions
+        answers = "one answer" if tries == 1 else f"{tries} attempts at an answer that can be read"
         return (
             "Make the target out of the numbers: write one expression that uses every number exactly once, with "
             "+, -, *, / and brackets.\n"
-            "Actions: an expression, for example (3 + 5) * 2. "
-            f"You have {_answers(self.config.max_actions)}."
+            f"Actions: an expression, for example (3 + 5) * 2. You have {answers}."
         )
 
     def random_action(self, rng: np.random.Generator) -> str:
@@ -213,10 +214,6 @@ def _combine(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -
     return apply(a[0], b[0]), f"({a[1]} {operation} {b[1]})"
 
 
-def _answers(count: int) -> str:
-    return "one answer" if count == 1 else f"{count} attempts at an answer that can be read"
-
-
 # What a model wrote, read safely --------------------------------------------------------------------------------------
 
 # Four operations on whole numbers, exact, bounded in length and size. Python's own parser reads the text, nothing is
@@ -256,7 +253,9 @@ def parse(text: str) -> Expression | None:
     if claim and not re.fullmatch(r"\s*-?[0-9./]*\s*", claim):
         return None
     body = " ".join(body.split())
-    if not _WRITTEN.fullmatch(body) or _TOO_LONG.search(body) or _depth(body) > MAX_NESTING:
+    if not _WRITTEN.fullmatch(body) or _TOO_LONG.search(body):
+        return None
+    if max(accumulate((char == "(") - (char == ")") for char in body)) > MAX_NESTING:
         return None
     try:
         tree = ast.parse(_LEADING_ZEROS.sub("", body), mode="eval")
@@ -268,11 +267,6 @@ def parse(text: str) -> Expression | None:
 
 class _Malformed(Exception):
     """Python, and no expression of this game: `2 ** 3`, `3(4)`, `+3`."""
-
-
-def _depth(text: str) -> int:
-    """How many brackets stand inside one another, at most."""
-    return max(accumulate((char == "(") - (char == ")") for char in text))
 
 
 def _value(node: ast.expr) -> Fraction | None:

@@ -234,7 +234,8 @@ def canonical_form(width: int, floor: int, targets: int, boxes: int = 0, player:
     height, row = -(-floor.bit_length() // width), (1 << width) - 1
     lines = [floor >> at & row for at in range(0, height * width, width)]
     across = reduce(or_, lines)
-    top, left, right = next(at for at, line in enumerate(lines) if line), _lowest(across), across.bit_length()
+    top = next(at for at, line in enumerate(lines) if line)
+    left, right = (across & -across).bit_length() - 1, across.bit_length()
     masks = (floor, targets, boxes, 0 if player is None else 1 << player)
     bits = np.frombuffer(b"".join(mask.to_bytes(MAX_INSIDE // 8, "little") for mask in masks), np.uint8)
     layers = np.unpackbits(bits, bitorder="little").reshape(len(masks), -1)[:, : height * width]
@@ -243,10 +244,6 @@ def canonical_form(width: int, floor: int, targets: int, boxes: int = 0, player:
         layers = layers.swapaxes(1, 2)
     ground, things = least_image(layers[0] + layers[1], layers[2] + 2 * layers[3])
     return f"{layers.shape[2]} {ground.hex()} {things.hex()}"
-
-
-def _lowest(mask: int) -> int:
-    return (mask & -mask).bit_length() - 1
 
 
 def carve(rng: np.random.Generator, plan: Plan) -> Ground | None:

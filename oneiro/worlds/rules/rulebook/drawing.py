@@ -249,13 +249,10 @@ def _draw_rule(rng: np.random.Generator, properties: tuple[Property, ...], trigg
     chances = {"verb": [0.2, 0.5, 0.3], "change": [0.5, 0.5], "clock": [0.3, 0.7]}[trigger.kind]
     count = int(rng.choice(np.arange(fewest, most + 1), p=chances))
     effect = _draw_effect(rng, [kind for kind in properties if kind.name != trigger.name], trigger.objects, properties)
-    refs = pick(rng, [Ref(role, kind.name) for role in _roles(trigger) for kind in properties], count)
+    roles: tuple[Role, ...] = ("X", "Y") if trigger.objects == 2 else ("X",)
+    refs = pick(rng, [Ref(role, kind.name) for role in roles for kind in properties], count)
     by_name = {kind.name: kind for kind in properties}
     return Rule(trigger, tuple(_draw_condition(rng, ref, by_name[ref.property]) for ref in refs), effect)
-
-
-def _roles(trigger: Trigger) -> list[Role]:
-    return ["X", "Y"] if trigger.objects == 2 else ["X"]
 
 
 def _draw_condition(rng: np.random.Generator, ref: Ref, kind: Property) -> Condition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -217,7 +217,8 @@ def search(game: RulebookGame, start: Situation, goal: Goal, act: Act, depth: in
             opened += 1
             if opened > MAX_SEARCH:
                 return None
-            for action, after in _moves(act, at, actions):
+            for action in actions:
+                after = act(at, action)
                 if reached(after[0], goal):
                     return [*path, action]
                 if _key(after) not in seen:
@@ -225,10 +226,6 @@ def search(game: RulebookGame, start: Situation, goal: Goal, act: Act, depth: in
                     coming.append((after, [*path, action]))
         level = coming
     return None
-
-
-def _moves(act: Act, at: Situation, actions: list[str]) -> Iterator[tuple[str, Situation]]:
-    return ((action, act(at, action)) for action in actions)
 
 
 def _key(at: Situation) -> Situation:
