@@ -158,22 +158,11 @@ class RunFolder:
         }
 
 
-@remember(MAX_CACHED)
-def _read_info(path: Path) -> dict[str, Any]:
-    return read_info(path.parent)
-
-
-@remember(MAX_CACHED)
-def _read_summary(path: Path) -> dict[str, Any]:
-    return read_summary(path.parent)
-
-
-@remember(MAX_CACHED)
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-_read_recipe = remember(MAX_CACHED)(read_recipe)
+_remember = remember(MAX_CACHED)
+_read_info = _remember(lambda path: read_info(path.parent))
+_read_summary = _remember(lambda path: read_summary(path.parent))
+_read_recipe = _remember(read_recipe)
+_read_text = _remember(lambda path: path.read_text(encoding="utf-8", errors="replace"))
 
 
 class Runs:

@@ -267,6 +267,19 @@ def _is_turn(turn: dict[str, Any]) -> bool:
 # datasets.load_dataset("parquet", data_files="episodes.parquet")
 
 
+def read_stages(run: Path, wanted: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """The records of a run by stage, as its files are named; a `wanted` stage that it lacks is one line."""
+    require_run(run)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((run / "episodes").glob("*.jsonl.gz")):
+        for row in read_lines(file):
+            rows.setdefault(str(row.get("stage")), []).append(row)
+    for stage in wanted:
+        if stage not in rows:
+            raise OneiroError(f"{run} has no episodes of a stage '{stage}'{nearest(stage, rows)}")
+    return rows
+
+
 def episodes_to_parquet(run: str | Path, out: str | Path, stages: Sequence[str] = ()) -> tuple[int, list[str]]:
     """Write one row per episode, of these stages or of all; gives the number of rows and the columns.
 
@@ -275,18 +288,10 @@ def episodes_to_parquet(run: str | Path, out: str | Path, stages: Sequence[str] 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    run = Path(run)
-    require_run(run)
-    rows: list[dict[str, Any]] = []
-    for file in sorted((run / "episodes").glob("*.jsonl.gz")):
-        rows += read_lines(file)
-    known = {str(row.get("stage")) for row in rows}
-    for stage in stages:
-        if stage not in known:
-            raise OneiroError(f"{run} has no episodes of a stage '{stage}'{nearest(stage, known)}")
-    if not rows:
+    by_stage = read_stages(Path(run), stages)
+    if not by_stage:
         raise OneiroError(f"{run} has no episodes yet; a run keeps them as its stages end")
-    rows = [row for row in rows if not stages or row["stage"] in stages]
+    rows = [row for stage, own in by_stage.items() for row in own if not stages or stage in stages]
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _array([row.get(name) for row in rows]) for name in names}
     write_with(out, lambda part: pq.write_table(pa.table(columns), part, compression="zstd"))

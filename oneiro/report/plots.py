@@ -52,7 +52,7 @@ class Dots:
     names: Sequence[str] = ()
 
 
-def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float, float] = (4.2, 3.9)) -> str:
+def scatter(title: str, dots: Sequence[Dots], x: str, y: str) -> str:
     """Two percentages against each other as one `<svg>` element; dots on the diagonal agree."""
 
     def draw(axes: Any) -> None:
@@ -69,10 +69,10 @@ def scatter(title: str, dots: Sequence[Dots], x: str, y: str, size: tuple[float,
         axes.set_ylim(-4, 104)
         axes.set_aspect("equal")
 
-    return _inline(render(_figure(title, size, draw, legend=len(dots) > 1), title).decode())
+    return _inline(render(_figure(title, (4.2, 3.9), draw, legend=len(dots) > 1), title).decode())
 
 
-def curve_figure(title: str, series: Sequence[Series], unit: str = "", size: tuple[float, float] = (4.6, 2.7)) -> Any:
+def curve_figure(title: str, series: Sequence[Series], unit: str = "") -> Any:
     """Lines over steps as matplotlib's figure, for `render`."""
     from matplotlib.ticker import MaxNLocator
 
@@ -100,7 +100,7 @@ def curve_figure(title: str, series: Sequence[Series], unit: str = "", size: tup
         if high - low < (slack := 1e-3 * max(abs(low), abs(high))):  # one level, but for the last digits of its floats
             axes.set_ylim(low - 50 * slack, high + 50 * slack)
 
-    return _figure(title, size, draw, legend=len(series) > 1)
+    return _figure(title, (4.6, 2.7), draw, legend=len(series) > 1)
 
 
 def _figure(title: str, size: tuple[float, float], draw: Callable[[Any], None], legend: bool) -> Any:
