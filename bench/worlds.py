@@ -20,8 +20,7 @@ from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.grid.sokoban import views as cells
-from oneiro.worlds.grid.sokoban.levels import carve
-from oneiro.worlds.grid.sokoban.search import SHIFTS
+from oneiro.worlds.grid.sokoban.levels import SHIFTS, carve
 from oneiro.worlds.grid.sokoban.views import SokobanRoom
 from oneiro.worlds.grid.sokoban.world import Sokoban, level_for, room_of
 from oneiro.worlds.grid.vector import make_batch

@@ -23,7 +23,7 @@ from oneiro.board.draw import FRAME, grid
 from oneiro.models import language as languages
 from oneiro.models.video.tokenizer import images
 from oneiro.recipe import load
-from oneiro.report.videos import contact_sheet
+from oneiro.report.figures import contact_sheet
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError

@@ -20,10 +20,10 @@ from inspect_ai.log import (
 from inspect_ai.model import ChatMessageAssistant, ChatMessageUser, ModelOutput
 from inspect_ai.scorer import Score
 
+from oneiro.report.episodes import read_stages
 from oneiro.report.stats import clustered
-from oneiro.rundir.records import read_info, read_lines
-from oneiro.rundir.run import require_run
-from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.rundir.records import read_info
+from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_with
 
 
@@ -33,20 +33,14 @@ def episodes_to_eval(run: str | Path, out: str | Path, stage: str | None = None)
     A level is a sample, its attempts are epochs. Each has its dialogue as it was, and scores `success` and `return`.
     """
     run = Path(run)
-    require_run(run)
-    rows: dict[str, list[dict[str, Any]]] = {}
-    for file in sorted((run / "episodes").glob("*.jsonl.gz")):
-        for row in read_lines(file):
-            # A model may write half of a character (a lone surrogate), which the log cannot hold.
-            whole = json.loads(json.dumps(row, ensure_ascii=False).encode(errors="replace"))
-            rows.setdefault(str(row.get("stage")), []).append(whole)
+    rows = read_stages(run, () if stage is None else (stage,))
     evaluated = [name for name in rows if name.startswith("eval")]
     if stage is None and len(evaluated) != 1:
         raise OneiroError(f"{run} has the stages {', '.join(rows) or 'none'}; choose one with --stage NAME")
     stage = stage or evaluated[0]
-    if stage not in rows:
-        raise OneiroError(f"{run} has no episodes of a stage '{stage}'{nearest(stage, rows)}")
-    episodes, info = rows[stage], read_info(run)
+    # A model may write half of a character (a lone surrogate), which the log cannot hold.
+    episodes = [json.loads(json.dumps(row, ensure_ascii=False).encode(errors="replace")) for row in rows[stage]]
+    info = read_info(run)
     world = str(episodes[0].get("world", "world"))
     spec = EvalSpec(
         created=info["started"],

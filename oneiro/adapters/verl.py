@@ -9,8 +9,7 @@ rows `reward_model.ground_truth`. The same columns are read from Parquet, JSON a
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,8 @@ from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError, first_line
 from oneiro.tasks.base import Messages
+from oneiro.worlds.levels import read_rows
 
-MAX_FILE_BYTES = 1 << 32
-BATCH_ROWS = 1024  # rows of a Parquet file in memory at once
 ANSWERS = ("response", "answer", "output")
 
 
@@ -40,35 +38,13 @@ class Dialogue:
 
 def read_dialogues(path: str | Path) -> list[Dialogue]:
     """All rows of a `.parquet`, `.json` or `.jsonl` file."""
-    path = Path(path)
-    if not path.is_file() or path.stat().st_size > MAX_FILE_BYTES:
-        raise OneiroError(
-            f"{path} is no file of at most {MAX_FILE_BYTES >> 30} GiB; give one .parquet, .json or .jsonl"
-        )
     dialogues = []
-    for number, row in enumerate(_rows(path), 1):
+    for number, row in enumerate(read_rows(Path(path)), 1):
         try:
             dialogues.append(_dialogue(row))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise OneiroError(f"{path}, row {number}: no dialogue ({first_line(error, 120)})") from error
     return dialogues
-
-
-def _rows(path: Path) -> Iterator[Any]:
-    import pyarrow as pa
-    from pyarrow import parquet
-
-    try:
-        if path.suffix == ".parquet":
-            for batch in parquet.ParquetFile(path).iter_batches(BATCH_ROWS):
-                yield from batch.to_pylist()
-        elif path.suffix == ".jsonl":
-            with path.open(encoding="utf-8") as lines:
-                yield from (json.loads(line) for line in lines if line.strip())
-        else:
-            yield from json.loads(path.read_text(encoding="utf-8"))
-    except (pa.ArrowException, ValueError, RecursionError, TypeError) as error:
-        raise OneiroError(f"{path} cannot be read: {first_line(error, 120)}") from error
 
 
 def _dialogue(row: Mapping[str, Any]) -> Dialogue:

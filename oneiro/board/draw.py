@@ -1,24 +1,19 @@
-"""SVG that the page's own stylesheet colours: curves, histograms, sparklines and grids. Text comes out escaped."""
+"""SVG that the page's own stylesheet colours: histograms, sparklines and grids. Text comes out escaped."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
 from oneiro.report.episodes import MAX_PICTURE, PICTURE
-from oneiro.report.lines import nice_ticks, thin
-from oneiro.report.plots import SMOOTH_FROM, running_mean
+from oneiro.report.plots import thin
 from oneiro.runtime.errors import printable
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 480, 220, 44, 10, 10, 24
 CELL = 36
 MAX_GRID = 32
-COLOURS = 8
 
 # Glyph -> what is drawn. The same letter means another thing in another world.
 LAKE = {"_": "ice", "O": "hole", "G": "goal", "P": "player", "X": "fallen", "√": "arrived"}
@@ -34,70 +29,6 @@ SOKOBAN = {
 PHYSICS = {".": "floor", "@": "player floor", "*": "goal"}  # the others are drawn anew for each room
 GLYPHS = {"frozen-lake": LAKE, "sokoban": SOKOBAN, "physics": PHYSICS}
 FRAME = "data:image/png;base64,"
-
-
-@dataclass(frozen=True)
-class DrawnSeries:
-    """One line; `link` leads from a step to its episodes, `{}` standing for the step."""
-
-    label: str
-    steps: Sequence[int]
-    values: Sequence[float]
-    link: str = ""
-    kept: Sequence[int] = ()
-    """Steps whose episodes are there."""
-
-
-def curve(title: str, series: Sequence[DrawnSeries], unit: str = "") -> Markup:
-    """Lines over steps. Hover, arrow keys and clicks are the script's; without it the figure is still whole."""
-    scale = 100.0 if unit == "%" else 1.0
-    lines = [thin(one.steps, np.asarray(one.values, np.float64) * scale) for one in series]
-    every = np.concatenate([values for _, values in lines])
-    ticks = nice_ticks(0.0 if unit == "%" else float(every.min()), 100.0 if unit == "%" else float(every.max()))
-    low, high = min(ticks[0], float(every.min())), max(ticks[-1], float(every.max()))
-    first, last = min(int(steps[0]) for steps, _ in lines), max(int(steps[-1]) for steps, _ in lines)
-
-    def x(step: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * ((step - first) / (last - first) if last > first else 0.5)
-
-    def y(value: float) -> float:
-        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - (value - low) / (high - low))
-
-    parts = [
-        f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y(tick):.1f}" y2="{y(tick):.1f}"/>'
-        f'<text class="tick" x="{LEFT - 6}" y="{y(tick) + 3.5:.1f}" text-anchor="end">{tick:g}</text>'
-        for tick in ticks
-    ]
-    parts += [
-        f'<text class="tick" x="{x(step):.1f}" y="{HEIGHT - 6}" text-anchor="middle">{step:g}</text>'
-        for step in nice_ticks(first, last, whole=True)
-        if first <= step <= last
-    ]
-    for place, (one, (steps, values)) in enumerate(zip(series, lines, strict=True)):
-        kept = ",".join(map(str, one.kept))
-        data = f'data-label="{_attribute(one.label)}" data-link="{_attribute(one.link)}" data-kept="{kept}"'
-        points = json.dumps(
-            [[int(s), round(float(v), 6), round(x(s), 1), round(y(v), 1)] for s, v in zip(steps, values, strict=True)]
-        )
-        parts.append(f'<g class="series c{place % COLOURS}" {data} data-points="{points}">')
-        smooth = len(values) > SMOOTH_FROM
-        parts.append(_path(steps, values, x, y, "faint" if smooth else "line"))
-        if smooth:
-            parts.append(_path(steps, running_mean(values, len(values) // 20 + 1), x, y, "line"))
-        if len(values) <= SMOOTH_FROM:
-            parts += [f'<circle cx="{x(s):.1f}" cy="{y(v):.1f}" r="2.2"/>' for s, v in zip(steps, values, strict=True)]
-        parts.append("</g>")
-    label = _attribute(f"{title}: {len(series)} lines, steps {first} to {last}")
-    return Markup(
-        f'<svg class="curve" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" tabindex="0" aria-label="{label}">'
-        + "".join(parts)
-        + '<line class="cursor" y1="10" y2="196" hidden/></svg>'
-    )
-
-
-def _path(steps: Any, values: Any, x: Any, y: Any, name: str) -> str:
-    points = " ".join(f"{x(step):.1f},{y(value):.1f}" for step, value in zip(steps, values, strict=True))
-    return f'<polyline class="{name}" points="{points}"/>'
 
 
 def sparkline(values: Sequence[float]) -> Markup:
@@ -179,7 +110,7 @@ def grid(text: str | None, world: str, truth: str | None = None) -> Markup | Non
             if true_cells is not None and not _same(true_cells, row, column, glyph):
                 left, top = column * CELL + 2, row * CELL + 2
                 frames.append(f'<rect class="differs" x="{left}" y="{top}" width="32" height="32" rx="6"/>')
-    label = _attribute(" / ".join(" ".join(line) for line in cells))
+    label = escape(printable(" / ".join(" ".join(line) for line in cells)))
     inside = "".join(parts) + "".join(frames)
     return Markup(
         f'<svg class="world" viewBox="0 0 {width} {height}" width="{width}" role="img" aria-label="{label}">'
@@ -206,7 +137,3 @@ def _shape_of(kind: str) -> str:
         "player-target": '<circle class="aim" cx="18" cy="18" r="13"/><circle class="me" cx="18" cy="18" r="9"/>',
     }
     return base + shapes.get(kind, "")
-
-
-def _attribute(text: str) -> str:
-    return str(escape(printable(text)))

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from oneiro.board.episodes import EpisodeFiles
-from oneiro.board.reading import MetricLine, Metrics, inside, remember
-from oneiro.recipe import flat
+from oneiro.board.episodes import EpisodeFiles, MetricLine, Metrics, inside, remember
 from oneiro.recipe import read as read_recipe
-from oneiro.report import traces
+from oneiro.report.episodes import TRACES
 from oneiro.report.page import read_summary
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.records import read_info
@@ -115,7 +113,7 @@ class RunFolder:
     @property
     def planned(self) -> bool:
         """Whether a planner wrote down its decisions."""
-        return (self.path / traces.FILE).is_file()
+        return (self.path / TRACES).is_file()
 
     def key_numbers(self, most: int = 3) -> list[tuple[str, Cell, Table, str]]:
         """(label, cell, its table, its column): the first measured column of the first table, without trivial rows."""
@@ -160,22 +158,11 @@ class RunFolder:
         }
 
 
-@remember(MAX_CACHED)
-def _read_info(path: Path) -> dict[str, Any]:
-    return read_info(path.parent)
-
-
-@remember(MAX_CACHED)
-def _read_summary(path: Path) -> dict[str, Any]:
-    return read_summary(path.parent)
-
-
-@remember(MAX_CACHED)
-def _read_text(path: Path) -> str:
-    return path.read_text(encoding="utf-8", errors="replace")
-
-
-_read_recipe = remember(MAX_CACHED)(read_recipe)
+_remember = remember(MAX_CACHED)
+_read_info = _remember(lambda path: read_info(path.parent))
+_read_summary = _remember(lambda path: read_summary(path.parent))
+_read_recipe = _remember(read_recipe)
+_read_text = _remember(lambda path: path.read_text(encoding="utf-8", errors="replace"))
 
 
 class Runs:
@@ -227,13 +214,3 @@ def _below(folder: Path, root: Path, depth: int) -> Iterator[Path]:
                 yield entry.resolve()
             elif depth > 1:
                 yield from _below(entry, root, depth - 1)
-
-
-def differing_settings(runs: Sequence[RunFolder]) -> list[tuple[str, list[str]]]:
-    """Keys of the recipes that are not the same in all runs, with each run's value."""
-    recipes = [flat(run.recipe) for run in runs]
-    keys = dict.fromkeys(
-        key for recipe in recipes for key in recipe if not key.startswith(("about", "next", "takes", "needs"))
-    )
-    values = {key: [str(recipe.get(key, "–")) for recipe in recipes] for key in keys}
-    return [(key, row) for key, row in values.items() if len(set(row)) > 1]

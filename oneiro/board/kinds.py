@@ -5,16 +5,39 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from oneiro.board.tables import ARROWS, Option, Playable, PlayTable
+from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.planning import textgames
+from oneiro.agents.planning.agent_model import SAMPLES, ImaginingAgent
+from oneiro.agents.planning.base import EveryAction, Planner, PlannerSettings, Root
+from oneiro.agents.planning.grids import every_action, grid_rule
+from oneiro.agents.planning.policy import PlanningPolicy, make_planner
+from oneiro.agents.planning.rooms import goal_rule
+from oneiro.agents.planning.values import RuleValue
+from oneiro.board.play import ARROWS, Option, Playable, PlayTable
+from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
+from oneiro.sampling.engine import Engine
+from oneiro.tasks.base import Cached, Malformed
+from oneiro.tasks.grid.model import GridMetadata, GridModel
+from oneiro.tasks.grid.predictor import GridPredictor
+from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsSituation
+from oneiro.tasks.rules.physics_dynamics import PhysicsDynamics, observe, read_tiles
+from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsModel
+from oneiro.tasks.rules.rulebook.dynamics import RulebookDynamics
+from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
+from oneiro.tasks.rules.rulebook.task import RulebookMetadata, RulebookModel
+from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.tasks.textgame.predictor import TextGamePredictor
+from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import make
-
-if TYPE_CHECKING:
-    from oneiro.agents.planning.base import Planner
-    from oneiro.agents.planning.policy import PlanningPolicy
+from oneiro.worlds.rules.physics import WORDS
+from oneiro.worlds.rules.rulebook.world import RulebookWorld
+from oneiro.worlds.textgame.crawl import own_rules
+from oneiro.worlds.textgame.games import GAMES
+from oneiro.worlds.textgame.world import TextGame
 
 ROWS = 64  # predictions made at once
 ALIKE_DB = 25.0  # PSNR of two frames that show the same scene: without its arm, a frame of 64 pixels has 21
@@ -42,20 +65,11 @@ def _words(world: World) -> Mapping[str, str]:
     return {action: action for action in world.actions or ()}
 
 
-# Grids and text games load without the web sandbox, so the loader of all planners, which needs it, is not used here.
+# Grids and text games load without the web sandbox, so the loader of all planners, which needs it, is not used here,
+# and what is imported for pages and for the arm is imported when they are opened.
 
 
 def _grid(model: Playable) -> PlayTable:
-    from oneiro.agents.planning.base import PlannerSettings
-    from oneiro.agents.planning.grids import every_action, grid_rule
-    from oneiro.agents.planning.policy import PlanningPolicy, make_planner
-    from oneiro.agents.planning.values import RuleValue
-    from oneiro.models import language as languages
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.base import Cached
-    from oneiro.tasks.grid.model import GridMetadata, GridModel
-    from oneiro.tasks.grid.predictor import GridPredictor
-
     language = languages.load(str(model.weights))
     metadata = GridMetadata.model_validate(language.metadata)
     task, maker = GridPredictor(metadata.task), metadata.task.world.maker()
@@ -69,17 +83,6 @@ def _grid(model: Playable) -> PlayTable:
 
 
 def _textgame(model: Playable) -> PlayTable:
-    from oneiro.agents.planning import textgames
-    from oneiro.agents.planning.base import PlannerSettings
-    from oneiro.agents.planning.policy import PlanningPolicy, make_planner
-    from oneiro.agents.planning.values import RuleValue
-    from oneiro.models import language as languages
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
-    from oneiro.tasks.textgame.predictor import TextGamePredictor
-    from oneiro.tasks.textgame.world import TextGameDynamics
-    from oneiro.worlds.textgame.crawl import own_rules
-
     language = languages.load(str(model.weights))
     metadata = TextGameMetadata.model_validate(language.metadata)
     task = TextGamePredictor(metadata.task, rules=own_rules())
@@ -91,7 +94,6 @@ def _textgame(model: Playable) -> PlayTable:
 
 def _pages(model: Playable) -> PlayTable:
     """Pages of a language model or of a page model, with the proposals that its planner has."""
-    from oneiro.agents.planning.base import PlannerSettings
     from oneiro.agents.planning.loading import load_planner
     from oneiro_web.sites import SITES
 
@@ -101,7 +103,6 @@ def _pages(model: Playable) -> PlayTable:
 
 def ask_planner(policy: PlanningPolicy[Any]) -> Callable[[World], list[Option]]:
     """What search in the model thinks of each action, the best first."""
-    from oneiro.agents.planning.base import Root
 
     def ask(world: World) -> list[Option]:
         (decision,) = policy.planner.plan([Root(policy.observe(world), policy.task(world))])
@@ -113,8 +114,6 @@ def ask_planner(policy: PlanningPolicy[Any]) -> Callable[[World], list[Option]]:
 
 def textgame_table(policy: PlanningPolicy[Any]) -> PlayTable:
     """Every game of the package, as these dynamics predict it."""
-    from oneiro.worlds.textgame.games import GAMES
-    from oneiro.worlds.textgame.world import TextGame
 
     def actions_of(world: World) -> Mapping[str, str]:
         assert isinstance(world, TextGame)
@@ -170,12 +169,6 @@ def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> PlayTable:
 
 def _agent(model: Playable) -> PlayTable:
     """An agent that writes the next state before it acts."""
-    from oneiro.agents.loading import AgentMetadata
-    from oneiro.agents.planning.agent_model import SAMPLES, ImaginingAgent
-    from oneiro.agents.planning.grids import grid_rule
-    from oneiro.models import language as languages
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.base import Cached
 
     language = languages.load(str(model.weights))
     metadata = AgentMetadata.model_validate(language.metadata)
@@ -200,17 +193,6 @@ def _agent(model: Playable) -> PlayTable:
 
 
 def _physics(model: Playable) -> PlayTable:
-    from oneiro.agents.planning.base import EveryAction, PlannerSettings
-    from oneiro.agents.planning.policy import PlanningPolicy, make_planner
-    from oneiro.agents.planning.rooms import goal_rule
-    from oneiro.agents.planning.values import RuleValue
-    from oneiro.models import language as languages
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsSituation
-    from oneiro.tasks.rules.physics_dynamics import PhysicsDynamics, observe
-    from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsModel
-    from oneiro.worlds.rules.physics import WORDS
-
     language = languages.load(str(model.weights))
     metadata = PhysicsMetadata.model_validate(language.metadata)
     task = PhysicsPredictor(metadata.task)
@@ -223,9 +205,6 @@ def _physics(model: Playable) -> PlayTable:
 
 def physics_table(policy: PlanningPolicy[Any], settings: Mapping[str, Any]) -> PlayTable:
     """Rooms of drawn physics. The model says only where the walker goes, so only that is compared."""
-    from oneiro.tasks.rules.physics import PhysicsSituation
-    from oneiro.tasks.rules.physics_dynamics import read_tiles
-    from oneiro.worlds.rules.physics import WORDS
 
     def compare(predicted: PhysicsSituation, truth: PhysicsSituation) -> tuple[bool, str]:
         same = read_tiles(predicted.text).walker == read_tiles(truth.text).walker
@@ -245,14 +224,6 @@ def physics_table(policy: PlanningPolicy[Any], settings: Mapping[str, Any]) -> P
 
 
 def _rulebook(model: Playable) -> PlayTable:
-    from oneiro.models import language as languages
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.base import Cached, Malformed
-    from oneiro.tasks.rules.rulebook.dynamics import RulebookDynamics
-    from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
-    from oneiro.tasks.rules.rulebook.task import RulebookMetadata, RulebookModel
-    from oneiro.worlds.rules.rulebook.world import RulebookWorld
-
     language = languages.load(str(model.weights))
     metadata = RulebookMetadata.model_validate(language.metadata)
     task = RulebookPredictor(metadata.task)
@@ -279,8 +250,6 @@ def _rulebook(model: Playable) -> PlayTable:
 
 def _video(model: Playable) -> PlayTable:
     """The simulated arm by the keys of `oneiro play robot`."""
-    from oneiro.sampling.engine import Engine
-    from oneiro.tasks.base import Cached
     from oneiro.tasks.video import teleop
     from oneiro.tasks.video.model import open_model
     from oneiro.tasks.video.world import FilmedRobot, Footage, FrameDynamics, LearnedFrames, footage_of, likeness

@@ -25,14 +25,14 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from oneiro.board import draw, tables, views
+from oneiro.board import draw, views
 from oneiro.board import play as players
 from oneiro.board.folders import RunFolder, Runs
 from oneiro.board.guard import FRAME_POLICY, LOOPBACK, Guard, same_token
 from oneiro.board.tokens import token_rows
-from oneiro.report import traces
-from oneiro.report.episodes import compare
-from oneiro.report.page import PICTURES
+from oneiro.report.episodes import TRACES, compare, read_traces
+from oneiro.report.page import PICTURES, differing_settings
+from oneiro.report.plots import PALETTE
 from oneiro.runtime.errors import OneiroError, printable
 
 PAGES = Path(__file__).with_name("pages")
@@ -44,7 +44,7 @@ class Board:
     """The pages."""
 
     def __init__(self, runs: Runs, token: str) -> None:
-        self.runs, self.token, self.tables = runs, token, tables.Tables()
+        self.runs, self.token, self.tables = runs, token, players.Tables()
         self._writing = threading.Lock()
         self.templates = jinja2.Environment(
             loader=jinja2.FileSystemLoader(PAGES),
@@ -136,7 +136,7 @@ class Board:
             figures=figures,
             more=more,
             stages=views.stages_of(run),
-            play=tables.playable(run),
+            play=players.playable(run),
             images=[spec for spec in run.summary.get("images", []) if spec["file"].endswith(PICTURES)],
             live=LIVE_S * (run.status == "running"),
             up="./",
@@ -224,7 +224,7 @@ class Board:
 
     def compare_runs(self, request: Request) -> Response:
         query = request.query_params
-        runs = [self.runs[name] for name in dict.fromkeys(query.getlist("run"))][: draw.COLOURS]
+        runs = [self.runs[name] for name in dict.fromkeys(query.getlist("run"))][: len(PALETTE)]
         if not runs:
             raise OneiroError("tick runs in the list, then compare them")
         places = list(views.places_to_compare(runs))
@@ -242,7 +242,7 @@ class Board:
             "compare.html",
             title=" · ".join(run.name for run in runs),
             runs=runs,
-            settings=views.settings_table(runs) if len(runs) > 1 else None,
+            settings=differing_settings([run.recipe for run in runs], [run.name for run in runs]),
             places=places,
             sides=sides,
             pairing=pairing,
@@ -255,7 +255,7 @@ class Board:
     def traces(self, request: Request) -> Response:
         """The planner's decisions, with what it rejected."""
         run = self._run(request)
-        shown = traces.read(run.file(traces.FILE).parent)
+        shown = read_traces(run.file(TRACES).parent)
         up = views.link("run", run=run.name)
         return self.page(request, "traces.html", title=f"{run.name}: planner", run=run, traces=shown, up=up)
 
@@ -295,7 +295,7 @@ class Board:
             step = players.save(run, model.name, session)
         return RedirectResponse(views.link("episode", run=run.name, stage=players.STAGE, step=step, at=0), 303)
 
-    def _session(self, request: Request) -> tuple[RunFolder, tables.Playable, tables.PlayTable, str, players.Session]:
+    def _session(self, request: Request) -> tuple[RunFolder, players.Playable, players.PlayTable, str, players.Session]:
         run, query = self._run(request), request.query_params
         model, table = self.tables.get(run, query.get("model", ""))
         game = query.get("game", "") or next(iter(table.games), "")

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from oneiro.board.episodes import remember
 from oneiro.board.folders import RunFolder
-from oneiro.board.reading import remember
 from oneiro.models.locate import newest_weights
-from oneiro.rundir.tokens import SAMPLED, TokenRow, read_tokens, token_file
+from oneiro.rundir.records import SAMPLED, TokenRow, read_tokens, token_file
 from oneiro.runtime.errors import OneiroError
 
 MAX_TOKENS = 6000  # of an episode, on the page

@@ -6,6 +6,7 @@ import difflib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from statistics import fmean
 from typing import Any
 from urllib.parse import urlencode
@@ -14,10 +15,11 @@ from markupsafe import Markup
 
 from oneiro.board import draw
 from oneiro.board.episodes import EpisodeRow
-from oneiro.board.folders import RunFolder, differing_settings
+from oneiro.board.folders import RunFolder
+from oneiro.report import plots
 from oneiro.report.episodes import MAX_PICTURE, PICTURE, Span, compare
 from oneiro.report.stats import bootstrap
-from oneiro.report.table import Cell, Table
+from oneiro.report.table import Cell
 
 PER_PAGE = 50
 MAX_TEXT = 20_000  # characters of a text on the page; the rest is behind a link to the whole
@@ -72,8 +74,8 @@ def list_runs(runs: Mapping[str, RunFolder], words: str, status: str) -> tuple[l
     return [entry[3] for entry in kept], {one: counts[one] for one in STATUSES}
 
 
-def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[tuple[str, Markup, list[str]]], int]:
-    """Figures (title, picture, legend) of all runs laid over one another; and how many more there are."""
+def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[Markup], int]:
+    """Figures of all runs laid over one another; and how many more there are."""
     specs: dict[str, dict[str, Any]] = {}
     for run in runs:
         for spec in run.curves():
@@ -88,12 +90,11 @@ def curves(runs: Sequence[RunFolder], every: bool = False) -> tuple[list[tuple[s
                 if line := run.metrics.get((stage, key)):
                     name = label if len(runs) == 1 else f"{run.name}: {label}"
                     there = link("step", run=run.name, stage=stage) + "&step={}" if stage in files else ""
-                    series.append(draw.DrawnSeries(name, line.steps, line.values, there, files.get(stage, [])))
+                    series.append(plots.Series(name, line.steps, line.values, there, files.get(stage, [])))
         if series:
             figures.append((spec["title"], series, spec.get("unit", "")))
     shown = figures if every else figures[:CURVES]
-    drawn = [(title, draw.curve(title, series, unit), [one.label for one in series]) for title, series, unit in shown]
-    return drawn, len(figures) - len(shown)
+    return [Markup(plots.curves(*figure)) for figure in shown], len(figures) - len(shown)
 
 
 def stages_of(run: RunFolder) -> list[dict[str, Any]]:
@@ -279,20 +280,16 @@ def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> RunPairing:
         )
         return bootstrap(left), bootstrap(right), paired_difference([b - a for a, b in zip(left, right, strict=True)])
 
-    apart = []
+    apart, score = [], attrgetter("score")
     for case in shared:
         gain = fmean(row.score for row in yours[case]) - fmean(row.score for row in mine[case])
         if gain:
             worse, better = (min, max) if gain > 0 else (max, min)
-            apart.append((gain, worse(mine[case], key=_score), better(yours[case], key=_score)))
+            apart.append((gain, worse(mine[case], key=score), better(yours[case], key=score)))
     apart.sort(key=lambda case: -case[0])
     return RunPairing(
         len(shared), len(mine) + len(yours) - 2 * len(shared), measure("success"), measure("score"), apart
     )
-
-
-def _score(row: EpisodeRow) -> float:
-    return row.score
 
 
 def _by_case(rows: Sequence[EpisodeRow]) -> dict[tuple[str, str, int], list[EpisodeRow]]:
@@ -307,10 +304,3 @@ def places_to_compare(runs: Sequence[RunFolder]) -> Iterator[tuple[str, str, int
     for run in runs:
         for stage, steps in run.steps_kept().items():
             yield run.name, stage, steps[-1]
-
-
-def settings_table(runs: Sequence[RunFolder]) -> Table:
-    table = Table("Where the recipes differ", ["setting", *(run.name for run in runs)])
-    for key, values in differing_settings(runs):
-        table.add(key, *values)
-    return table

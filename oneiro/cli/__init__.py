@@ -16,9 +16,8 @@ from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
-from typer.models import CommandInfo
 
-from oneiro.cli import agents, data, machine, models, new, runs, score, web, worlds
+from oneiro.cli import agents, data, machine, models, runs, web, worlds
 from oneiro.runtime import distributed, files, plugins, threads
 from oneiro.runtime.errors import Notice, OneiroError, printable
 
@@ -71,7 +70,7 @@ def options(
     """Train world models with verifiable rewards, and the agents that use them."""
 
 
-for room in (runs, agents, score, worlds, web, data, models, new, machine):
+for room in (runs, agents, worlds, web, data, models, machine):
     room.offer(app)
 
 
@@ -106,14 +105,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _only(name: str) -> typer.Typer:
     """The one command of that name, or all of them: the library builds every command it has before it runs one."""
-    one = copy.copy(app)
-    one.registered_commands = [info for info in app.registered_commands if _name(info) == name]
+    one, named = copy.copy(app), app.registered_commands
+    one.registered_commands = [info for info in named if name == (info.name or getattr(info.callback, "__name__", ""))]
     one.registered_groups = [info for info in app.registered_groups if info.name == name]
     return one if one.registered_commands or one.registered_groups else app
-
-
-def _name(command: CommandInfo) -> str:
-    return str(command.name or getattr(command.callback, "__name__", ""))
 
 
 def explain(error: BaseException) -> str | None:

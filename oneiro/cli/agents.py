@@ -1,14 +1,16 @@
-"""eval: how good an agent or a model is, beside chance and ceiling."""
+"""eval and score: how good an agent, a model or a prediction is, beside chance, ceiling and what needs no model."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from oneiro.cli import video, web
-from oneiro.cli.show import JsonFile, show
+from oneiro.cli.show import JsonFile, TaskSettings, WorldSettings, progress, show, warn
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.files import write_json
 
 if TYPE_CHECKING:
     from oneiro.tasks.textgame.predictor import Scorer
@@ -24,6 +26,11 @@ def offer(app: typer.Typer) -> None:
     group.command("web-page")(web.web_page)
     group.command("rt1")(video.robot_policy)
     app.add_typer(group, name="eval")
+    scores = typer.Typer(no_args_is_help=True, help="Score predictions of any model, beside no change and lookups.")
+    scores.command("text")(score_text)
+    scores.command("page")(score_page)
+    scores.command("video")(score_video)
+    app.add_typer(scores, name="score")
 
 
 def agent(
@@ -49,9 +56,7 @@ def agent(
     browser: Annotated[str | None, typer.Option(metavar="text|chromium", help="Of the web: which browser.")] = None,
     levels: Annotated[int, typer.Option(min=1, help="Unseen levels to play.")] = 256,
     samples: Annotated[int, typer.Option(min=1, help="Attempts at each level.")] = 8,
-    settings: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world; may be repeated.")
-    ] = None,
+    settings: WorldSettings = None,
     dialogue: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="How a model or server is asked: max_turns, actions_per_turn ..."),
@@ -79,7 +84,6 @@ def agent(
     oneiro eval agent --world web --model runs/a/phase_3/actor --split test-unseen --levels 100 --samples 1
     """
     from oneiro.recipe import assignments, build
-    from oneiro.runtime.errors import OneiroError
     from oneiro.worlds.baselines import require_script
 
     if sum(player is not None for player in (model, policy, server)) != 1:
@@ -157,9 +161,7 @@ def text_game(
         typer.Option(metavar="GAME,...", help="Games that training never saw, reported apart; a model names its own."),
     ] = "",
     depth: Annotated[int, typer.Option(min=0, help="With --model: steps of recorded winning plans to simulate.")] = 8,
-    settings: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
-    ] = None,
+    settings: TaskSettings = None,
     keep: Annotated[Path | None, typer.Option(metavar="FILE", help="With --model: where its raw outputs go.")] = None,
     json: JsonFile = None,
 ) -> None:
@@ -171,7 +173,6 @@ def text_game(
     oneiro eval text-game --data DATA --model runs/games --keep answers.jsonl
     """
     from oneiro.recipe import assignments
-    from oneiro.runtime.errors import OneiroError, nearest
 
     if scorer not in SCORERS:
         raise OneiroError(f"no scorer called '{scorer}'{nearest(scorer, SCORERS)}")
@@ -182,7 +183,7 @@ def text_game(
     if "scorer" in task:
         raise OneiroError("the scorer is no setting here; give --scorer strict or --scorer official")
     task["scorer"] = scorer
-    from oneiro.runtime.progress import Bar, console
+    from oneiro.runtime.progress import console
     from oneiro.tasks.textgame import command
     from oneiro.tasks.textgame.evaluation import step_tables
     from oneiro.tasks.textgame.rollout import find_plans
@@ -192,7 +193,7 @@ def text_game(
         evaluation, predictor = command.open_model(data, model, split, rows, task, held_out=unseen)
         plans = find_plans(data, split, depth, held_out=evaluation.held_out)
         train = command.training_rows(data, split, evaluation.held_out)
-        with Bar("answers", len(evaluation.rows), 0, console(), lambda line: None) as bar:
+        with progress("answers", len(evaluation.rows)) as bar:
             compared = command.score_model(
                 evaluation, predictor, Path(model).name, chosen, keep, bar.advance, plans, train
             )
@@ -204,6 +205,56 @@ def text_game(
     for table in tables:
         console().print(table)
     if json is not None:
-        from oneiro.runtime.files import write_json
-
         write_json(json, {"tables": [table.data() for table in tables], **compared})
+
+
+# score: anyone's predictions beside what needs no model ---------------------------------------------------------------
+
+Pairs = Annotated[Path, typer.Option(metavar="FILE", help="JSON lines, a step each, with predictions.")]
+Train = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="The steps that the model was trained on, for the lookups.")
+]
+NO_TRAIN = "without --train FILE there is no lookup: a model that only remembers its training steps is not found out"
+
+
+def score_text(pairs: Pairs, train: Train = None, json: JsonFile = None) -> None:
+    """Score predicted next states, texts or JSON: exact, and precision, recall and F1 of what changes.
+
+    \b
+    A line of FILE: {"episode": "7", "state": ..., "action": "open door", "next": ..., "prediction": ...}
+    oneiro score text --pairs predictions.jsonl --train train.jsonl --json scores.json
+    """
+    _show_scores("text", pairs, train, json)
+
+
+def score_page(pairs: Pairs, train: Train = None, json: JsonFile = None) -> None:
+    """Score predicted next pages: a line for each element, ids in brackets at its beginning count for nothing.
+
+    \b
+    oneiro score page --pairs predictions.jsonl --train train.jsonl
+    """
+    _show_scores("page", pairs, train, json)
+
+
+def score_video(pairs: Pairs, train: Train = None, json: JsonFile = None) -> None:
+    """Score predicted frames: PSNR, SSIM, mean absolute and squared error.
+
+    \b
+    A line of FILE: {"episode": "7", "frames": "7.npy", "given": 2, "prediction": "7-mine.npy", "actions": [[...]]}
+    oneiro score video --pairs predictions.jsonl --train train.jsonl
+    """
+    _show_scores("video", pairs, train, json)
+
+
+def _show_scores(subject: Literal["text", "page", "video"], pairs: Path, train: Path | None, json: Path | None) -> None:
+    if train is None:
+        warn(NO_TRAIN)
+    if subject == "video":
+        from oneiro.tasks.video import scorer as frames
+
+        tables = frames.score(pairs, train)
+    else:
+        from oneiro.tasks import scorer
+
+        tables = scorer.score(subject, pairs, train)
+    show(tables, json)

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from oneiro.cli import web, webrl
-from oneiro.cli.show import JsonFile, show, warn
+from oneiro.cli.show import JsonFile, TaskSettings, WorldSettings, progress, show, warn
+from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError
 
 
 def offer(app: typer.Typer) -> None:
@@ -41,9 +43,7 @@ def get(
     oneiro data get gsm8k
     oneiro data get bridge --shards 8 --out downloads/bridge
     """
-    from oneiro.report.table import Table
     from oneiro.runtime import download
-    from oneiro.runtime.progress import Bar, console
 
     if name is None:
         table = Table("Published data", ["name", "what", "size", "licence", "files", "checksums"])
@@ -61,7 +61,7 @@ def get(
     count, size = len(source.select(shards)), source.estimate_bytes(shards)
     typer.echo(f"{source.name}: {count} files, about {download.amount(size)}; licence: {source.licence}")
     table = Table(f"{source.name} in {folder}", ["file", "bytes", "how", "checksum"])
-    with Bar("megabytes", max(1, size // download.MB), 0, console(), lambda line: None) as bar:
+    with progress("megabytes", max(1, size // download.MB)) as bar:
         before = here = 0
 
         def advance(file: download.File, received: int, total: int | None) -> None:
@@ -97,11 +97,9 @@ def bytesized32(
     oneiro data bytesized32 --from bytesized32 --out data/bytesized32
     oneiro data bytesized32 --from test_state_difference.parquet --known data/bytesized32 --out data/public
     """
-    from oneiro.report.table import Table
-    from oneiro.runtime.errors import OneiroError
     from oneiro.runtime.progress import console
     from oneiro.tasks.textgame.parquet import import_parquet, parquet_files
-    from oneiro.worlds.textgame.bytesized32 import import_bytesized32
+    from oneiro.worlds.textgame.dataset import import_bytesized32
 
     columns = parquet_files(source)
     if known is not None and not columns:
@@ -129,9 +127,7 @@ def text_game(
     out: Annotated[Path, typer.Option(metavar="FILE", help="The parquet file to write.")],
     split: Annotated[str, typer.Option(help="Which rows of the data.")] = "train",
     answers: Annotated[bool, typer.Option("--answers", help="The ground truth is the answer SFT learns.")] = False,
-    settings: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
-    ] = None,
+    settings: TaskSettings = None,
     json: JsonFile = None,
 ) -> None:
     """Write transitions with their prompts as a parquet file in the public layout, for other trainers.
@@ -142,9 +138,6 @@ def text_game(
     oneiro data text-game --from data/bytesized32 --out sft.parquet --answers --settings reasoning=true
     """
     from oneiro.recipe import assignments, build
-    from oneiro.report.table import Table
-    from oneiro.runtime.errors import OneiroError
-    from oneiro.runtime.progress import Bar, console
     from oneiro.tasks.textgame.parquet import write_parquet
     from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
     from oneiro.worlds.textgame.dataset import EXAMPLE, open_dataset, splits
@@ -156,7 +149,7 @@ def text_game(
     usual = {"rules": "human" if "human" in data.rules else "none"}
     config = build(TextGamePredictorConfig, usual | assignments(settings or ()))
     task = TextGamePredictor(config, rules=data.rules, examples=examples)
-    with Bar("rows", len(data), 0, console(), lambda line: None) as bar:
+    with progress("rows", len(data)) as bar:
         rows = write_parquet(out, data, task, answers=answers, advance=bar.advance)
     table = Table(f"Rows in {out}", ["split", "rows", "bytes"])
     table.add(split, rows, out.stat().st_size)
@@ -185,15 +178,13 @@ def robot(
     oneiro data robot --task drawer-close --episodes 600 --out data/drawer --policies expert,noisy,random
     """
     from oneiro.recipe import assignments, build
-    from oneiro.report.table import Table
-    from oneiro.runtime.progress import Bar, console
     from oneiro.worlds.robot.collect import CollectSettings, collect
 
     chosen = {"task": task, "size": size, "seed": seed} | assignments(settings or ())
     if policies:
         chosen["policies"] = [name.strip() for name in policies.split(",")]
     made = build(CollectSettings, chosen)
-    with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
+    with progress("episodes", episodes) as bar:
         done = collect(made, episodes, out, workers, bar.advance)
     table = Table(f"Episodes of {task} in {out}", ["written", "kept", "in all"])
     table.add(done.written, done.kept, episodes)
@@ -221,7 +212,6 @@ def rlds(
     oneiro data rlds --from fractal20220817_data/0.1.0 --out data/rt1 --workers 16
     oneiro data rlds --from kuka/0.1.0 --out data/kuka --image observation/image --action action/world_vector
     """
-    from oneiro.report.table import Table
     from oneiro.runtime.progress import console
     from oneiro.worlds.robot.rlds import import_rlds
 
@@ -260,7 +250,7 @@ def levels(
     out: Annotated[Path, typer.Option(metavar="FILE", help="Where the pack goes, JSON lines.")],
     levels: Annotated[int, typer.Option(min=1, help="How many.")] = 256,
     split: Annotated[str | None, typer.Option(metavar="train|eval", help="Levels of one split; else of both.")] = None,
-    settings: Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world.")] = None,
+    settings: WorldSettings = None,
     seed: Annotated[int, typer.Option(help="Of the first level.")] = 0,
 ) -> None:
     """Write a pack of levels, each with the length of its shortest solution: the same levels for whoever has the file.

@@ -10,6 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from oneiro.cli.show import JsonFile, show
+from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError
 
 
 def offer(app: typer.Typer) -> None:
@@ -32,7 +34,6 @@ def doctor(
     oneiro doctor
     torchrun --nproc-per-node 2 -m oneiro doctor --distributed
     """
-    from oneiro.report.table import Table
 
     if distributed:
         from oneiro.diagnosis.doctor import examine_ranks as examine
@@ -131,7 +132,6 @@ def bench(
 def _load_bench() -> Any:
     """The package `bench` of the checkout that this package belongs to."""
     import oneiro
-    from oneiro.runtime.errors import OneiroError
 
     checkout = Path(oneiro.__file__).parents[1]
     if not (checkout / "bench" / "contender.py").exists():

@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, show
+from oneiro.cli.show import JsonFile, progress, show
+from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError, first_line, nearest
 
 
 def offer(app: typer.Typer) -> None:
@@ -23,7 +25,6 @@ def offer(app: typer.Typer) -> None:
 def list_models(json: JsonFile = None) -> None:
     """List the names that `model=NAME` understands, and whether their weights are on this machine."""
     from oneiro.models import smollm
-    from oneiro.report.table import Table
 
     folder = smollm.home() / "models" / "smollm2-135m"
     table = Table("Models", ["name", "what it is", "on this machine"])
@@ -48,7 +49,6 @@ def get(name: Annotated[str, typer.Argument(help="smollm2-135m, lpips, or ORG/NA
     \b
     oneiro models get smollm2-135m
     """
-    from oneiro.runtime.errors import OneiroError, nearest
 
     if name == "smollm2-135m":
         from oneiro.models import smollm
@@ -66,8 +66,6 @@ def get(name: Annotated[str, typer.Argument(help="smollm2-135m, lpips, or ORG/NA
 
 def _from_hub(name: str) -> str:
     from huggingface_hub import snapshot_download
-
-    from oneiro.runtime.errors import OneiroError, first_line
 
     try:
         return str(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]))
@@ -136,14 +134,12 @@ def check_model(
     oneiro check-model gemma3_text path/to/config.json
     """
     from oneiro.diagnosis.models import ARCHITECTURES, check_model, table
-    from oneiro.runtime.errors import OneiroError
-    from oneiro.runtime.progress import Bar, console
 
     names = [*(sources or ()), *(ARCHITECTURES if every else ())]
     if not names:
         raise OneiroError("name a model: a folder, a hub name, a config.json or an architecture such as gemma3_text")
     checks = []
-    with Bar("models", len(names), 0, console(), lambda line: None) as bar:
+    with progress("models", len(names)) as bar:
         for name in names:
             checks.append(check_model(name))
             bar.advance()

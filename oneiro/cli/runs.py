@@ -9,7 +9,9 @@ import typer
 from typer.core import TyperCommand
 
 from oneiro.cli.show import JsonFile
+from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import unwritable, write_json
 
 
 class Overridden(TyperCommand):
@@ -68,7 +70,6 @@ def run(
     from oneiro import recipe as recipes_
     from oneiro import systems
     from oneiro.rundir.run import holds_run
-    from oneiro.runtime.files import write_json
 
     if dry_run:
         name = f"{recipe}/recipe.yaml" if holds_run(recipe) else recipe
@@ -132,9 +133,6 @@ def recipes(
             typer.echo(f"{card.name:<{widest}}  {_shorten(card.about, columns - widest - 2)}")
         typer.echo("oneiro recipes NAME: the whole text, needs, time, presets and models")
     if json is not None:
-        from oneiro.report.table import Table
-        from oneiro.runtime.files import write_json
-
         table = Table("Recipes", ["recipe", "about", "needs", "takes", "presets"])
         for card in cards:
             table.add(card.name, card.about, card.needs, card.takes, ", ".join(card.presets))
@@ -181,7 +179,6 @@ def episodes(
     oneiro episodes runs/lake --stage rl-spa --out rl.parquet
     """
     from oneiro.report.episodes import episodes_to_parquet
-    from oneiro.runtime.files import unwritable
 
     if reason := "it is a folder" if out.is_dir() else unwritable(out):
         raise OneiroError(f"cannot write --out {out}: {reason}; choose another place")

@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from oneiro.report.table import Table
 from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.files import unwritable, write_json
 
 if TYPE_CHECKING:
-    from oneiro.report.table import Table
+    from oneiro.runtime.progress import Bar
 
 
 def _can_be_written(path: Path | None) -> Path | None:
     """Said before the work and not after it."""
-    if path is not None:
-        from oneiro.runtime.files import unwritable
-
-        if reason := "it is a folder" if path.is_dir() else unwritable(path):
-            raise OneiroError(f"cannot write --json {path}: {reason}; choose another place")
+    if path is not None and (reason := "it is a folder" if path.is_dir() else unwritable(path)):
+        raise OneiroError(f"cannot write --json {path}: {reason}; choose another place")
     return path
 
 
@@ -40,6 +39,15 @@ KeyValues = Annotated[
 ]
 
 
+WorldSettings = Annotated[
+    list[str] | None,
+    typer.Option("--settings", metavar="KEY=VALUE", help="A setting of the world; may be repeated."),
+]
+TaskSettings = Annotated[
+    list[str] | None, typer.Option("--settings", metavar="KEY=VALUE", help="A setting of the task; may be repeated.")
+]
+
+
 def show(tables: Sequence[Table], json: Path | None) -> None:
     """Print tables; with `json`, write the one table, or `{"tables": [...]}` where there are several."""
     from oneiro.runtime.progress import console
@@ -47,10 +55,15 @@ def show(tables: Sequence[Table], json: Path | None) -> None:
     for table in tables:
         console().print(table)
     if json is not None:
-        from oneiro.runtime.files import write_json
-
         data = [table.data() for table in tables]
         write_json(json, data[0] if len(data) == 1 else {"tables": data})
+
+
+def progress(title: str, total: int) -> Bar:
+    """A bar of a command, which keeps no log."""
+    from oneiro.runtime.progress import Bar, console
+
+    return Bar(title, total, 0, console(), lambda line: None)
 
 
 def warn(line: str) -> None:

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from oneiro.cli.show import JsonFile, show, warn
+from oneiro.cli.show import JsonFile, progress, show, warn
+from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.files import write_json, write_text
 
 if TYPE_CHECKING:
-    from oneiro.runtime.progress import Bar
+    pass
 
 NETWORKS = ("alex", "vgg")
 FRAMES = {"segments": (200, 24), "runs": (3, 1), "lpips": ("alex,vgg", "alex")}
@@ -39,12 +41,6 @@ def fill_options(options: Mapping[str, tuple[Any, Any]], given: Mapping[str, Any
     if notice:
         warn(notice)
     return values
-
-
-def progress(title: str, total: int) -> Bar:
-    from oneiro.runtime.progress import Bar, console
-
-    return Bar(title, total, 0, console(), lambda line: None)
 
 
 def video(
@@ -74,7 +70,6 @@ def video(
     oneiro eval video --model runs/video --data runs/video/data --json frames.json
     oneiro eval video --model runs/video/checkpoints/rl --data other-data --split all --lpips alex
     """
-    from oneiro.runtime.errors import OneiroError, nearest
     from oneiro.tasks.video.command import evaluate_video, open_models
 
     options = fill_options(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
@@ -135,7 +130,6 @@ def policy(
     oneiro eval policy --model runs/video --policies expert,noisy,random --task drawer-open --json policies.json
     """
     from oneiro.recipe import assignments
-    from oneiro.runtime.files import write_json, write_text
     from oneiro.systems.policy_eval import agreement, pipeline
     from oneiro.systems.policy_eval.train import PolicyTrainingSettings
 

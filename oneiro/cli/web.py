@@ -5,23 +5,19 @@ steps of the web as data, and predicted changes of pages scored.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from oneiro.cli.show import JsonFile, at_work, show, warn
-from oneiro.runtime.errors import OneiroError, printable
-
-if TYPE_CHECKING:
-    from oneiro.report.table import Table
-    from oneiro_web.validate import Played
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from oneiro.runtime.errors import nearest
+from oneiro.cli.show import JsonFile, WorldSettings, at_work, progress, show, warn
+from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError, nearest, printable
+from oneiro.runtime.files import write_json
 
 if TYPE_CHECKING:
     from oneiro.tasks.webpage.predictor import Scorer
+    from oneiro_web.validate import Played
 
 
 def offer(app: typer.Typer) -> None:
@@ -59,8 +55,6 @@ def parity(
     Exit code 1 if a line differs.
     """
     _need_playwright()
-    from oneiro.report.table import Table
-    from oneiro.runtime.files import write_json
     from oneiro_web.browsers.chromium.browser import ChromiumBrowser
     from oneiro_web.browsers.parity import compare
     from oneiro_web.browsers.text.browser import TextBrowser
@@ -100,7 +94,6 @@ def web_tasks(
     if browser == "chromium":
         _need_playwright()
     from oneiro.recipe import build
-    from oneiro.runtime.progress import Bar, console
     from oneiro_web.env import WebConfig, chosen_templates
     from oneiro_web.validate import AGENTS, examine, known_agent, template_tasks
 
@@ -109,7 +102,7 @@ def web_tasks(
     agents = AGENTS if agent == "all" else (known_agent(agent),)
     drawn = list(template_tasks(tasks, site or (), seed))
     played = {}
-    with Bar("tasks", len(agents) * len(drawn), 0, console(), lambda line: None) as bar:
+    with progress("tasks", len(agents) * len(drawn)) as bar:
         for name in agents:
             played[name] = examine(name, drawn, config, lambda one: bar.advance(1))
     show([_table(played)], json)
@@ -122,7 +115,6 @@ def web_tasks(
 
 def _table(played: Mapping[str, Sequence[Played]]) -> Table:
     """How each agent did, by site: the share of tasks with score 1."""
-    from oneiro.report.table import Table
 
     first = next(iter(played.values()))
     sites = list(dict.fromkeys(row.task.sites[0] for row in first))
@@ -171,9 +163,7 @@ def data_web(
         float, typer.Option(min=0, max=1, help="mixture, tinker: chance that an action is the oracle's.")
     ] = 0.85,
     seed: Annotated[int, typer.Option(help="Decides the tasks and the random actions.")] = 0,
-    settings: Annotated[
-        list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the world; may be repeated.")
-    ] = None,
+    settings: WorldSettings = None,
     task: Annotated[
         list[str] | None, typer.Option(metavar="KEY=VALUE", help="A setting of the prompts; may be repeated.")
     ] = None,
@@ -195,8 +185,6 @@ def data_web(
     if policy not in POLICIES and not Path(policy).expanduser().exists():
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, POLICIES)}; or give a model folder")
     from oneiro.agents.collect import collect_steps
-    from oneiro.report.table import Table
-    from oneiro.runtime.progress import Bar, console
     from oneiro.tasks.webpage.parquet import write_parquet
     from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
     from oneiro.tasks.webpage.record import Collection, recorded_web
@@ -206,7 +194,7 @@ def data_web(
     recorded_web(source, world).close()  # a wrong name or setting shows before anything is played
     collection = Collection(source, world, policy, episodes, split, steps, probes, oracle_share, seed)
     kinds = {"changed": 0, "unchanged": 0, "probes": 0}
-    with Bar("episodes", episodes, 0, console(), lambda line: None) as bar:
+    with progress("episodes", episodes) as bar:
 
         def count_steps():  # type: ignore[no-untyped-def]
             for case in collect_steps(collection, bar.advance):
@@ -253,7 +241,6 @@ def web_page(
         raise OneiroError("say what is scored: either --pairs FILE or --model DIR with --data FILE")
     if model is not None and data is None:
         raise OneiroError("--model needs --data FILE, a parquet file of oneiro data web")
-    from oneiro.runtime.files import write_json
 
     chosen: Scorer = "official" if scorer == "official" else "strict"
     if pairs is not None:
@@ -272,10 +259,9 @@ def web_page(
 
     assert model is not None and data is not None
     require_place(model)
-    from oneiro.runtime.progress import Bar, console
     from oneiro.tasks.webpage.command import open_model, score_model
 
     opened = open_model(model, data, rows, chosen)
-    with Bar("answers", len(opened.cases), 0, console(), lambda line: None) as bar:
+    with progress("answers", len(opened.cases)) as bar:
         tables = score_model(opened, Path(model).name, train, bar.advance)
     show(tables, json)

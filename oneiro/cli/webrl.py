@@ -9,6 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from oneiro.cli.show import JsonFile, show, warn
+from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError
 
 
 def offer(parent: typer.Typer) -> None:
@@ -37,7 +39,6 @@ def import_(
     oneiro data webrl import --from results/run --out phase1.jsonl
     oneiro data webrl import --from phase1.pt --out phase1.jsonl
     """
-    from oneiro.report.table import Table
     from oneiro.runtime import files
     from oneiro.systems.webrl import formats, task_files
 
@@ -72,8 +73,6 @@ def export(
     oneiro data webrl export runs/webrl-sandbox-1 --phase 1 --out traces
     """
     from oneiro.agents.reply import action_in
-    from oneiro.report.table import Table
-    from oneiro.runtime.errors import OneiroError
     from oneiro.systems.webrl import episodes as records
     from oneiro.systems.webrl import formats
     from oneiro.systems.webrl.episodes import intent_of, key_of, turns_of
@@ -115,8 +114,6 @@ def process(
     oneiro data webrl process --from results/run --out phase2.jsonl --stage 1
     oneiro data webrl process --from results/run --out p2.jsonl --experience p1.jsonl --actor runs/a/phase_1/actor
     """
-    from oneiro.report.table import Table
-    from oneiro.runtime.errors import OneiroError
     from oneiro.systems.webrl import formats, processing
 
     if out.suffix != ".jsonl":
@@ -168,8 +165,6 @@ def generate(
     oneiro data webrl generate --failures failed.jsonl --out tasks --tasks 100
     oneiro data webrl generate --failures failed.jsonl --out tasks --server http://127.0.0.1:8000/v1 --server-model qwen
     """
-    from oneiro.report.table import Table
-    from oneiro.runtime.errors import OneiroError
     from oneiro.sampling.server import ServerConfig
     from oneiro.systems.webrl import processing, task_files
 

@@ -1,18 +1,22 @@
-"""worlds, check and play: what there is, does it keep its promises, and how does it feel."""
+"""worlds, check, play and new: what there is, does it keep its promises, how does it feel, and one of your own."""
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from oneiro.cli.show import JsonFile, KeyValues, at_work, show
-from oneiro.runtime.errors import OneiroError, printable
+from oneiro.report.table import Table
+from oneiro.runtime.errors import OneiroError, nearest, printable
+from oneiro.runtime.files import write_text
 
 if TYPE_CHECKING:
     from oneiro.worlds import World
@@ -24,11 +28,11 @@ def offer(app: typer.Typer) -> None:
     app.command()(worlds)
     app.command()(check)
     app.command()(play)
+    app.command()(new)
 
 
 def worlds(json: JsonFile = None) -> None:
     """List the worlds and their variants."""
-    from oneiro.report.table import Table
     from oneiro.worlds.registry import classes
 
     table = Table("Worlds", ["world", "about", "variants"])
@@ -54,7 +58,6 @@ def check(
     """
     from oneiro import worlds
     from oneiro.recipe import assignments
-    from oneiro.report.table import Table
     from oneiro.worlds.check import worst
     from oneiro.worlds.registry import adopt
 
@@ -187,3 +190,56 @@ def meant(word: str, game: World) -> str:
     """The one action that begins with `word`, whatever the case; else the word as it is."""
     begun = [action for action in game.actions or () if action.lower().startswith(word.lower())]
     return begun[0] if len(begun) == 1 else word
+
+
+# new: the beginning of a package with a world, a task or an algorithm of one's own ------------------------------------
+
+
+SKELETONS = Path(__file__).parent / "skeletons"
+NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+KINDS = {
+    "world": ("worlds", "oneiro check $name"),
+    "task": ("tasks", "python -c 'from oneiro.tasks.base import names; print(names())'"),
+    "algorithm": ("algorithms", "oneiro run spa/frozen-lake preset=smoke rl.algorithm=$name --dry-run"),
+}
+"""What there is -> its entry-point group, and a command that shows that Oneiro has found it."""
+
+
+def new(
+    kind: Annotated[str, typer.Argument(metavar="world|task|algorithm")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="In lower case, words joined by '-': my-world.")],
+    out: Annotated[Path | None, typer.Option(metavar="DIR", help="Where the package goes. Default: ./NAME.")] = None,
+) -> None:
+    """Write a small package with a world, a task or an algorithm that works, and its tests: change it from there.
+
+    \b
+    oneiro new world ice-rink
+    cd ice-rink && pip install --editable . && pytest && oneiro check ice-rink
+    """
+    if kind not in KINDS:
+        raise OneiroError(f"no skeleton of a '{kind}'{nearest(kind, KINDS)}")
+    if not NAME.fullmatch(name):
+        raise OneiroError(f"'{name}' is no name for a package: lower-case words, joined by '-', such as my-{kind}")
+    typer.echo(write_package(kind, name, out or Path(name)))
+    typer.echo(f"next: cd {out or name} && pip install --editable . && pytest")
+
+
+def write_package(kind: str, name: str, folder: Path) -> Path:
+    """A module, its test, a pyproject.toml with the entry point, and a page."""
+
+    if folder.exists():
+        raise OneiroError(f"{folder} exists; choose another name or --out DIR")
+    group, command = KINDS[kind]
+    words = {"kind": kind, "name": name, "module": name.replace("-", "_"), "group": group}
+    words["class"] = "".join(word.capitalize() for word in name.split("-"))
+    words["command"] = Template(command).substitute(words)
+    files = {
+        "pyproject.toml": "pyproject",
+        "README.md": "readme",
+        f"{words['module']}.py": kind,
+        f"test_{words['module']}.py": f"{kind}_test",
+    }
+    for target, skeleton in files.items():
+        text = (SKELETONS / f"{skeleton}.txt").read_text(encoding="utf-8")
+        write_text(folder / target, Template(text).substitute(words))
+    return folder

@@ -17,7 +17,7 @@ from oneiro.episode import Episode
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import require_run
 from oneiro.runtime.errors import OneiroError, nearest
-from oneiro.runtime.files import write_with
+from oneiro.runtime.files import read_json, write_with
 
 STEPS = 3
 """Steps shown of each stage: first, middle, last."""
@@ -85,19 +85,25 @@ class Shown:
     hidden_turns: int
 
 
-def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
-    """Episodes worth a look, of each stage its first, middle and last step. `stages` in order; the last comes first."""
-    files: dict[str, list[tuple[int, Path]]] = {}
+def episode_files(path: Path) -> dict[str, dict[int, Path]]:
+    """Stage -> step -> file of a run, steps ascending. Names say what is there."""
+    files: dict[str, dict[int, Path]] = {}
     for file in sorted((path / "episodes").glob("*.jsonl.gz")):
         if match := FILE_NAME.fullmatch(file.name):
-            files.setdefault(match["stage"], []).append((int(match["step"]), file))
+            files.setdefault(match["stage"], {})[int(match["step"])] = file
+    return files
+
+
+def sample(path: Path, stages: Sequence[str]) -> list[Shown]:
+    """Episodes worth a look, of each stage its first, middle and last step. `stages` in order; the last comes first."""
+    files = episode_files(path)
     in_order = [stage for stage in reversed(stages) if stage in files]
     in_order += [stage for stage in files if stage not in in_order]
-    steps = [file for stage in in_order for _, file in _spread(sorted(files[stage]), STEPS)]
+    steps = [file for stage in in_order for _, file in _spread(sorted(files[stage].items()), STEPS)]
     chosen = _spread([shown for file in steps for shown in _read_shown(file)], MAX_EPISODES)
     room = MAX_PICTURES
     for place, shown in enumerate(chosen):
-        kept = [_without_picture(turn) if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
+        kept = [replace(turn, picture="") if (room := room - bool(turn.picture)) < 0 else turn for turn in shown.turns]
         chosen[place] = replace(shown, turns=kept)
     return chosen
 
@@ -165,10 +171,6 @@ def _turn(turn: dict[str, Any], parts: Sequence[str]) -> ShownTurn:
     fine = len(picture) <= MAX_PICTURE and PICTURE.fullmatch(picture)
     reply, reward = _cut(str(turn.get("reply") or "")), float(turn.get("reward") or 0.0)
     return ShownTurn(panels, reply, actions, reward, picture if fine else "")
-
-
-def _without_picture(turn: ShownTurn) -> ShownTurn:
-    return replace(turn, picture="")
 
 
 def _panel(title: str, text: str | None, truth: str | None) -> Panel:
@@ -265,6 +267,19 @@ def _is_turn(turn: dict[str, Any]) -> bool:
 # datasets.load_dataset("parquet", data_files="episodes.parquet")
 
 
+def read_stages(run: Path, wanted: Sequence[str] = ()) -> dict[str, list[dict[str, Any]]]:
+    """The records of a run by stage, as its files are named; a `wanted` stage that it lacks is one line."""
+    require_run(run)
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted((run / "episodes").glob("*.jsonl.gz")):
+        for row in read_lines(file):
+            rows.setdefault(str(row.get("stage")), []).append(row)
+    for stage in wanted:
+        if stage not in rows:
+            raise OneiroError(f"{run} has no episodes of a stage '{stage}'{nearest(stage, rows)}")
+    return rows
+
+
 def episodes_to_parquet(run: str | Path, out: str | Path, stages: Sequence[str] = ()) -> tuple[int, list[str]]:
     """Write one row per episode, of these stages or of all; gives the number of rows and the columns.
 
@@ -273,18 +288,10 @@ def episodes_to_parquet(run: str | Path, out: str | Path, stages: Sequence[str] 
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    run = Path(run)
-    require_run(run)
-    rows: list[dict[str, Any]] = []
-    for file in sorted((run / "episodes").glob("*.jsonl.gz")):
-        rows += read_lines(file)
-    known = {str(row.get("stage")) for row in rows}
-    for stage in stages:
-        if stage not in known:
-            raise OneiroError(f"{run} has no episodes of a stage '{stage}'{nearest(stage, known)}")
-    if not rows:
+    by_stage = read_stages(Path(run), stages)
+    if not by_stage:
         raise OneiroError(f"{run} has no episodes yet; a run keeps them as its stages end")
-    rows = [row for row in rows if not stages or row["stage"] in stages]
+    rows = [row for stage, own in by_stage.items() for row in own if not stages or stage in stages]
     names = list(dict.fromkeys(name for row in rows for name in row))
     columns = {name: _array([row.get(name) for row in rows]) for name in names}
     write_with(out, lambda part: pq.write_table(pa.table(columns), part, compression="zstd"))
@@ -305,3 +312,108 @@ def _array(values: list[Any]) -> Any:
 
 def _text(value: Any) -> str | None:
     return None if value is None else json.dumps(value, ensure_ascii=False)
+
+
+# What a planner considered, decision by decision: `traces.json` of a run ----------------------------------------------
+
+
+TRACES = "traces.json"
+MAX_TRACES = 40  # the page is one file that a browser opens at once
+MAX_CANDIDATES = 12
+MAX_NAME_CHARS = 200  # of a label, world or level
+
+
+@dataclass(frozen=True)
+class ShownCandidate:
+    """An action that was considered; the prediction is marked where it differs from the present state."""
+
+    action: str
+    value: float
+    predicted: list[Span] | None
+    """None: the prediction could not be read."""
+    chosen: bool
+
+
+@dataclass(frozen=True)
+class ShownDecision:
+    """One turn: the state, the candidates best first, and what truly happened, marked where it was not predicted."""
+
+    state: str
+    candidates: list[ShownCandidate]
+    hidden_candidates: int
+    choice: str
+    plan: list[str]
+    tokens: int
+    ended: str
+    truth: list[Span]
+    verdict: str
+    """"as predicted", "not as predicted", or "" where nothing was predicted."""
+
+
+@dataclass(frozen=True)
+class ShownTrace:
+    """One episode."""
+
+    label: str
+    world: str
+    task: str
+    success: bool
+    decisions: list[ShownDecision]
+    hidden_decisions: int
+
+
+def read_traces(path: Path) -> list[ShownTrace]:
+    """The traces of a run directory; none where it has no file of them."""
+    file = path / TRACES
+    if not file.exists():
+        return []
+    try:
+        return [show_trace(trace) for trace in read_json(file)["traces"][:MAX_TRACES]]
+    except (TypeError, KeyError, ValueError, AttributeError, OverflowError) as error:
+        raise OneiroError(f"{file} holds what is no trace ({error}); delete that file") from error
+
+
+def show_trace(trace: dict[str, Any]) -> ShownTrace:
+    """One stored trace, cut to a readable size."""
+    turns = trace["turns"]
+    return ShownTrace(
+        label=str(trace.get("label", ""))[:MAX_NAME_CHARS],
+        world=str(trace.get("world", ""))[:MAX_NAME_CHARS],
+        task=str(trace.get("task", ""))[:MAX_NAME_CHARS],
+        success=bool(trace.get("success")),
+        decisions=[_decision(turn) for turn in turns[:MAX_TURNS]],
+        hidden_decisions=max(0, len(turns) - MAX_TURNS),
+    )
+
+
+def _decision(turn: dict[str, Any]) -> ShownDecision:
+    state, truth, choice = _shorten(turn["state"]), _shorten(turn["next_state"]), str(turn.get("choice") or "")
+    candidates = turn["candidates"]
+    chosen = next((one for one in candidates if one["action"] == choice), None)
+    predicted = _shorten(chosen["predicted"]) if chosen is not None and chosen["predicted"] is not None else None
+    return ShownDecision(
+        state=state,
+        candidates=[_candidate(one, state, choice) for one in candidates[:MAX_CANDIDATES]],
+        hidden_candidates=max(0, len(candidates) - MAX_CANDIDATES),
+        choice=_shorten(choice),
+        plan=[_shorten(action) for action in turn.get("plan") or []],
+        tokens=int(turn.get("tokens") or 0),
+        ended=str(turn.get("ended") or ""),
+        truth=compare(truth, predicted) if predicted is not None else [Span(truth)],
+        verdict="" if predicted is None else "as predicted" if predicted == truth else "not as predicted",
+    )
+
+
+def _candidate(candidate: dict[str, Any], state: str, choice: str) -> ShownCandidate:
+    predicted = candidate["predicted"]
+    return ShownCandidate(
+        action=_shorten(candidate["action"]),
+        value=float(candidate["value"]),
+        predicted=compare(_shorten(predicted), state) if predicted is not None else None,
+        chosen=candidate["action"] == choice,
+    )
+
+
+def _shorten(text: Any) -> str:
+    text = str(text).strip("\n")
+    return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + " [...]"

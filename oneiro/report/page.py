@@ -18,10 +18,10 @@ from pydantic import BaseModel, ValidationError
 
 from oneiro.recipe import flat
 from oneiro.recipe import read as read_recipe
-from oneiro.report import episodes, lines, plots, traces
+from oneiro.report import episodes, plots
 from oneiro.report.table import Table
 from oneiro.rundir.records import read_info, read_log
-from oneiro.rundir.run import METRICS, require_run
+from oneiro.rundir.run import METRICS, TIMINGS, Run, require_run
 from oneiro.runtime.errors import OneiroError, first_line
 from oneiro.runtime.files import read_json, write_text
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 TEMPLATE = Path(__file__).with_name("page.html")
 PICTURES = (".gif", ".png")
+WORDS = ("about", "next", "takes", "needs")
+"""What a recipe says of itself; no settings."""
 LONG_TABLE = 16
 """Tables with more rows than this, but for the first, are folded."""
 
@@ -64,7 +66,7 @@ class ReportPage:
     more_curves: list[str] = field(default_factory=list)
     stages: list[tuple[str, str, float, float]] = field(default_factory=list)
     """Name, status, seconds, share of the longest."""
-    traces: list[traces.ShownTrace] = field(default_factory=list)
+    traces: list[episodes.ShownTrace] = field(default_factory=list)
     episodes: list[episodes.Shown] = field(default_factory=list)
     recipe: str = ""
 
@@ -152,7 +154,7 @@ def one(run: Found) -> ReportPage:
             (name, stage["status"], stage.get("seconds", 0.0), stage.get("seconds", 0.0) / longest)
             for name, stage in run.info.get("stages", {}).items()
         ],
-        traces=traces.read(run.path),
+        traces=episodes.read_traces(run.path),
         episodes=episodes.sample(run.path, list(run.info.get("stages", {}))),
         recipe=(run.path / "recipe.yaml").read_text(encoding="utf-8"),
     )
@@ -160,21 +162,27 @@ def one(run: Found) -> ReportPage:
 
 def several(runs: Sequence[Found]) -> ReportPage:
     """The page that lays runs side by side: tables of one title joined, curves overlaid, recipes where they differ."""
-    recipes = [flat(run.recipe) for run in runs]
-    keys = dict.fromkeys(key for recipe in recipes for key in recipe)
-    differing = [key for key in keys if len({repr(recipe.get(key)) for recipe in recipes}) > 1]
-    settings = Table("Where the recipes differ", ["key", *_names(runs)])
-    for key in differing:
-        settings.add(key, *(str(recipe.get(key, "–")) for recipe in recipes))
+    settings = differing_settings([run.recipe for run in runs], _names(runs))
     specs = {spec["title"]: spec for run in runs for spec in run.summary.get("curves", [])}
     curves = [_curve(spec, runs) for spec in specs.values()]
     return ReportPage(
         title=" · ".join(_names(runs)),
         about=f"{len(runs)} runs side by side",
         facts={name: _facts(run)["status"] for name, run in zip(_names(runs), runs, strict=True)},
-        tables=[*join_tables(runs), *([settings] if differing else [])],
+        tables=[*join_tables(runs), *([settings] if settings.rows else [])],
         curves=[svg for svg in curves if svg],
     )
+
+
+def differing_settings(recipes: Sequence[Mapping[str, Any]], names: Sequence[str]) -> Table:
+    """What is not the same in all recipes, with each run's value."""
+    table = Table("Where the recipes differ", ["setting", *names])
+    settings = [flat(recipe) for recipe in recipes]
+    for key in dict.fromkeys(key for own in settings for key in own if not key.startswith(WORDS)):
+        values = [str(own.get(key, "–")) for own in settings]
+        if len(set(values)) > 1:
+            table.add(key, *values)
+    return table
 
 
 def render(page: ReportPage) -> str:
@@ -229,7 +237,7 @@ def seconds_at_work(stages: Iterable[Mapping[str, Any]]) -> float:
 def _curve(spec: Mapping[str, Any], runs: Sequence[Found]) -> str:
     """One plot of a metric; empty where nothing was logged."""
     series = curve_series(spec, runs)
-    return lines.curves(spec["title"], series, spec.get("unit", "")) if series else ""
+    return plots.curves(spec["title"], series, spec.get("unit", "")) if series else ""
 
 
 def curve_series(spec: Mapping[str, Any], runs: Sequence[Found]) -> list[plots.Series]:
@@ -291,3 +299,44 @@ def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d} h" if hours else f"{minutes}:{rest:02d} min"
+
+
+# Where the steps of a run spent their time: the table of `oneiro run ... profile=true` --------------------------------
+
+
+TIMES_TITLE = "Where the time went"
+TIMED = {
+    "sampling": "the model's own tokens",
+    "waiting": "for a server's answers, or for play that was begun ahead",
+    "worlds": "stepping worlds, putting states into words",
+    "scoring": "verifying answers",
+    "measuring": "further metrics of a step",
+    "learning": "advantages and updates",
+    "checkpointing": "weights, metrics and episodes written",
+}
+"""The names that `clock.spent` takes, and what they mean."""
+
+
+def times_table(lines: Iterable[Mapping[str, Any]]) -> Table:
+    """Seconds a step and share of all seconds, part by part, for every stage that was timed."""
+    stages: dict[str, list[Mapping[str, Any]]] = {}
+    for line in lines:
+        stages.setdefault(line["stage"], []).append(line)
+    summary = Table(TIMES_TITLE, ["stage", "part", "seconds a step", "share", "what"], {"share": "%"})
+    for stage, timed in stages.items():
+        steps = len({line["step"] for line in timed})  # a checkpoint is timed by a line of its own
+        sums = {part: sum(line.get(part) or 0.0 for line in timed) for part in TIMED}
+        total = sum(sums.values())
+        for part, seconds in sums.items():
+            if seconds:
+                summary.add(stage, part, seconds / steps, seconds / total, TIMED[part])
+        summary.add(stage, "all", total / steps, 1.0 if total else None, f"{steps} steps")
+    return summary
+
+
+def add_times(run: Run) -> None:
+    """Put the table among those that the run ends with; anew where it stands there already."""
+    path = run.path / "summary.json"
+    summary = read_json(path) if path.exists() else {}
+    others = [data for data in summary.get("tables", []) if data.get("title") != TIMES_TITLE]
+    run.summary({**summary, "tables": [*others, times_table(read_log(run.path / TIMINGS)).data()]})

@@ -45,18 +45,9 @@ def bootstrap(values_L: ArrayLike, seed: int = 0) -> Cell:
     level with another value says nothing of how levels differ: it gets no interval.
     """
     values = np.asarray(values_L, np.float64)
-    n = len(values)
-    if n == 0:
-        return Cell(None, n=0)
-    mean = float(values.mean())
-    if mean in (0.0, 1.0) and np.all(values == mean):
-        return wilson(int(mean) * n, n)
-    if n == 1:
-        return Cell(mean, n=1)
-    rng = generator("report", "bootstrap", seed)
-    means = [values[rng.integers(n, size=(CHUNK, n))].mean(axis=1) for _ in range(RESAMPLES // CHUNK)]
-    low, high = np.quantile(np.concatenate(means), [0.025, 0.975])
-    return Cell(mean, float(low), float(high), n)
+    if len(values) == 1 and values[0] in (0.0, 1.0):
+        return wilson(int(values[0]), 1)
+    return clustered(values, np.arange(len(values)), seed)
 
 
 T_975 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131)

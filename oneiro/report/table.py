@@ -125,9 +125,7 @@ class Table:
         title, note = (escape(printable(text)) for text in (self.title, self.note))
         shown = RichTable(title=title, caption=note, box=box.SIMPLE_HEAD)
         shown.title_justify = shown.caption_justify = "left"
-        filled = [
-            place for place, _ in enumerate(self.columns) if any(row[place].value is not None for row in self.rows)
-        ]
+        filled = self.filled_columns()
         for place in filled:
             numeric = any(isinstance(row[place].value, int | float) for row in self.rows)
             heading = escape(self.heading(self.columns[place]))

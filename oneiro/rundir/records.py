@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import hashlib
 import json
 import math
 import os
+import platform
+import subprocess
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from oneiro.runtime.errors import OneiroError, first_line
-from oneiro.runtime.files import NAME, read_json, write_with
+from oneiro.runtime.files import NAME, read_json, write_bytes, write_with
+
+if TYPE_CHECKING:
+    from oneiro.episode import Episode, Row
+    from oneiro.recipe import Recipe
 
 MAX_UNPACKED_BYTES = 1 << 32
 """A file of episodes that unpacks to more is damaged: a few bad bytes can promise any length."""
@@ -111,7 +118,7 @@ def write_episodes(folder: Path, stage: str, step: int, rows: Iterable[Mapping[s
     # text.
     data = gzip.compress("".join(lines).encode(errors="backslashreplace"), compresslevel=6, mtime=0)
     target = folder / "episodes" / f"{stage_file_name(stage)}-{step:06d}.jsonl.gz"
-    write_with(target, lambda temporary: _write_bytes(temporary, data))
+    write_bytes(target, data)
 
 
 def drop_torn_line(path: Path) -> None:
@@ -120,10 +127,6 @@ def drop_torn_line(path: Path) -> None:
         data = path.read_bytes()
         if not data.endswith(b"\n") and data:
             os.truncate(path, data.rfind(b"\n") + 1)
-
-
-def _write_bytes(path: Path, data: bytes) -> None:
-    path.write_bytes(data)
 
 
 def _is_stage(stage: Any) -> bool:
@@ -149,3 +152,133 @@ def stage_file_name(stage: str) -> str:
     if not NAME.fullmatch(stage):
         raise OneiroError(f"{stage!r} is no name for a stage: letters, digits, spaces and . + - = @ , only")
     return stage
+
+
+# What a run was begun with: its recipe, versions and commit; and what may differ when it goes on ----------------------
+
+
+PACKAGES = ("oneiro", "torch", "transformers", "numpy")
+ASIDE = ("about", "needs", "takes", "next", "track", "profile", "checkpoint_minutes", "evaluation.every")
+"""Settings that change no result: a run may be resumed with others."""
+INTERVALS = ("checkpoint_every", "keep_checkpoints", "keep_episodes_every", "parallel", "workers", "worker_timeout_s")
+"""The same in every section that has them."""
+
+
+def first_difference(path: str | Path, recipe: Recipe) -> str:
+    """How `recipe` differs from the one stored in the run at `path`: the first key and both values, or nothing."""
+    from oneiro import recipe as recipes
+
+    stored = recipes.flat(recipes.read(Path(path) / "recipe.yaml"))
+    given = recipes.flat(recipes.plain(recipe))
+    for key in [*given, *stored]:
+        before, now = stored.get(key), given.get(key)
+        if before != now and not changes_no_result(key, given):
+            before, now = ("unset" if value is None else value for value in (before, now))
+            return f"{key} was {before}, now {now}"
+    return ""
+
+
+def changes_no_result(key: str, recipe: Mapping[str, Any]) -> bool:
+    """Whether a setting changes no result. With `async_rollout` a checkpoint decides which weights play next."""
+    section, _, name = key.rpartition(".")
+    if name == "checkpoint_every" and recipe.get(f"{section}.async_rollout"):
+        return False
+    return key in ASIDE or name in INTERVALS
+
+
+def read_versions() -> dict[str, str]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"python": platform.python_version()}
+    for package in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
+
+
+def read_commit() -> str | None:
+    """The commit of this source tree, with a + where files differ from it; None outside a repository."""
+    folder = Path(__file__).resolve().parent
+    git = ["git", "-C", str(folder)]
+    try:
+        tracked = subprocess.run([*git, "ls-files", "--error-unmatch", __file__], capture_output=True, timeout=10)
+        if tracked.returncode:
+            return None
+        commit = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+        changes = subprocess.run([*git, "diff", "--quiet", "HEAD"], capture_output=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return commit.stdout.strip() + ("+" if changes.returncode else "")
+
+
+# Tokens of a step's episodes as columns, beside `episodes/STAGE-STEP.jsonl.gz` ----------------------------------------
+
+# A Parquet file with one row for each token row of an episode, so that a viewer reads one episode without opening the
+# others.
+#
+#     episode  its line in the .jsonl.gz        ids       list<int32>, as the model saw and wrote them
+#     row      its row, from 0                  author    list<int8>: 0 given, 1 sampled, 2 forced
+#                                               logprob   list<float32> under the sampler, 0 where not sampled
+#                                               entropy   list<float32> of the learner's distribution, in nats
+#                                               advantage list<float32> as estimated; null for rows not learned from
+
+
+GIVEN, SAMPLED, FORCED = 0, 1, 2
+ROWS_TOGETHER = 64
+"""Rows of a Parquet row group: what reading one episode unpacks."""
+
+
+class TokenRow(NamedTuple):
+    ids: list[int]
+    authors: list[int]
+    logprobs: list[float]
+    entropies: list[float] | None = None
+    advantages: list[float] | None = None
+
+
+def token_file(folder: Path, stage: str, step: int) -> Path:
+    return folder / "episodes" / f"{stage_file_name(stage)}-{step:06d}.tokens.parquet"
+
+
+def write_tokens(folder: Path, stage: str, step: int, episodes: Sequence[Episode]) -> None:
+    """Into the run directory `folder`; the same episodes give the same bytes."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    placed = [(number, place, row) for number, one in enumerate(episodes) for place, row in enumerate(one.rows)]
+    columns = {
+        "episode": pa.array([number for number, _, _ in placed], pa.int32()),
+        "row": pa.array([place for _, place, _ in placed], pa.int32()),
+        "ids": pa.array([row.tokens for _, _, row in placed], pa.list_(pa.int32())),
+        "author": pa.array([_authors(row) for _, _, row in placed], pa.list_(pa.int8())),
+        "logprob": pa.array([row.logprobs for _, _, row in placed], pa.list_(pa.float32())),
+    }
+    for name, values in (("entropy", "entropies"), ("advantage", "advantages")):
+        if any(getattr(row, values) is not None for _, _, row in placed):
+            columns[name] = pa.array([getattr(row, values) for _, _, row in placed], pa.list_(pa.float32()))
+    table = pa.table(columns)
+    write_with(
+        token_file(folder, stage, step), lambda path: parquet.write_table(table, path, row_group_size=ROWS_TOGETHER)
+    )
+
+
+def read_tokens(path: Path, episode: int) -> list[TokenRow]:
+    """The token rows of one episode; none where the file has none of it."""
+    from pyarrow import ArrowException, parquet
+
+    try:
+        table = parquet.read_table(path, filters=[("episode", "==", episode)])
+        rows: list[dict[str, Any]] = table.sort_by("row").to_pylist()
+        return [
+            TokenRow(row["ids"], row["author"], row["logprob"], row.get("entropy"), row.get("advantage"))
+            for row in rows
+        ]
+    except (ArrowException, KeyError, TypeError, ValueError) as error:
+        raise OneiroError(f"{path} is damaged ({first_line(error, 120)}); delete that file") from error
+
+
+def _authors(row: Row) -> Any:
+    import numpy as np  # listing recipes does without
+
+    kinds = [SAMPLED if part.sampled else FORCED if part.role == "forced" else GIVEN for part in row.segments]
+    return np.repeat(np.array(kinds, np.int8), [len(part) for part in row.segments])

@@ -35,15 +35,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from oneiro.rundir import track
-from oneiro.rundir.provenance import first_difference, read_commit, read_versions
 from oneiro.rundir.records import (
     drop_torn_line,
+    first_difference,
     line_digest,
+    read_commit,
     read_info,
     read_log,
+    read_versions,
     require_written_lines,
     stage_file_name,
     write_episodes,
+    write_tokens,
 )
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError, printable
@@ -130,10 +133,8 @@ class Run:
                 shutil.rmtree(leftover, ignore_errors=True)
             else:
                 leftover.unlink(missing_ok=True)
-        if recipe is not None and not holds_run(self.path):
-            write_text(self.path / "recipe.yaml", recipes.dump(recipe))
-        elif recipe is not None and not self._has_begun():
-            # Nothing is lost yet, most likely the first try had a mistake in it: let the new recipe stand.
+        if recipe is not None and (not holds_run(self.path) or not self._has_begun()):
+            # Where nothing is lost yet the first try had a mistake in it, most likely: let the new recipe stand.
             write_text(self.path / "recipe.yaml", recipes.dump(recipe))
         elif recipe is not None and (difference := first_difference(self.path, recipe)):
             raise OneiroError(f"{self.path} was started with another recipe: {difference}; choose another --out")
@@ -292,8 +293,6 @@ class Run:
 
     def tokens(self, stage: str, step: int, episodes: Sequence[Episode]) -> None:
         """Write the tokens of a step's episodes beside them: ids, authors, log-probabilities."""
-        from oneiro.rundir.tokens import write_tokens  # brings numpy, which listing recipes does without
-
         write_tokens(self.path, stage, step, episodes)
 
     def summary(self, data: Mapping[str, Any]) -> None:

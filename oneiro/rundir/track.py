@@ -64,27 +64,6 @@ class TensorBoard:
         self._writer.close()
 
 
-class WandB:
-    """Weights & Biases; a resumed run goes on under the same id. WANDB_MODE=offline keeps it on this machine."""
-
-    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
-        place = f"{path.name}-{derive(str(path.resolve())) % 16**6:06x}"
-        self._run = importlib.import_module("wandb").init(
-            project="oneiro", name=path.name, id=place, dir=str(path), config=dict(recipe), resume="allow"
-        )
-        self._stages: set[str] = set()
-
-    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
-        if stage not in self._stages:
-            # Each stage counts its own steps.
-            self._run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
-            self._stages.add(stage)
-        self._run.log({f"{stage}/step": step, **{f"{stage}/{key}": value for key, value in values.items()}})
-
-    def close(self) -> None:
-        self._run.finish()
-
-
 class Trackio:
     """Trackio, a local dashboard: `trackio show --project oneiro`."""
 
@@ -100,7 +79,25 @@ class Trackio:
         self._run.finish()
 
 
-TRACKERS: dict[str, type[TensorBoard] | type[WandB] | type[Trackio]] = {
+class WandB(Trackio):
+    """Weights & Biases; a resumed run goes on under the same id. WANDB_MODE=offline keeps it on this machine."""
+
+    def __init__(self, path: Path, recipe: Mapping[str, Any]) -> None:
+        place = f"{path.name}-{derive(str(path.resolve())) % 16**6:06x}"
+        self._run = importlib.import_module("wandb").init(
+            project="oneiro", name=path.name, id=place, dir=str(path), config=dict(recipe), resume="allow"
+        )
+        self._stages: set[str] = set()
+
+    def log(self, stage: str, step: int, values: Mapping[str, float]) -> None:
+        if stage not in self._stages:
+            # Each stage counts its own steps.
+            self._run.define_metric(f"{stage}/*", step_metric=f"{stage}/step")
+            self._stages.add(stage)
+        super().log(stage, step, values)
+
+
+TRACKERS: dict[str, type[TensorBoard] | type[Trackio]] = {
     "tensorboard": TensorBoard,
     "wandb": WandB,
     "trackio": Trackio,

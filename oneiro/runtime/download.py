@@ -9,26 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import time
 import urllib.parse
-from collections.abc import Callable
-from http import HTTPStatus
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from oneiro.runtime.errors import OneiroError
-
-if TYPE_CHECKING:
-    import httpx2
-import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
+from http import HTTPStatus
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from oneiro.runtime.errors import nearest
+from oneiro.runtime.errors import OneiroError, nearest
+
+if TYPE_CHECKING:
+    import httpx2
 
 SILENCE_S = 30.0  # a server that sends nothing for so long is given up
 TRIES = 3  # connections that may break in a row; any byte that arrives begins the count anew

@@ -110,13 +110,17 @@ def read_json(path: str | Path) -> Any:
         raise OneiroError(f"cannot read {path}: {error.strerror or error}") from error
 
 
-def write_with(path: str | Path, save: Callable[[Path], None]) -> None:
+def write_with(path: str | Path, save: Callable[[Path], object]) -> None:
     """Atomic write through any `save(path)` function, e.g. safetensors'."""
     with atomic(path) as temporary:
         temporary.touch()
         usual = temporary.stat().st_mode
         save(temporary)
         temporary.chmod(usual)  # safetensors lets nobody but the owner read
+
+
+def write_bytes(path: str | Path, data: bytes) -> None:
+    write_with(path, lambda part: part.write_bytes(data))
 
 
 def open_to_readers(folder: Path) -> None:

@@ -15,8 +15,7 @@ from pathlib import Path
 
 from oneiro.recipe import Recipe, chosen_presets, load_explained
 from oneiro.rundir import track
-from oneiro.rundir.provenance import first_difference
-from oneiro.rundir.records import read_info
+from oneiro.rundir.records import first_difference, read_info
 from oneiro.rundir.run import Run, holds_run
 from oneiro.runtime import distributed, interrupt, plugins, threads
 from oneiro.runtime.errors import OneiroError, nearest
@@ -103,7 +102,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         name, (chosen, why) = str(recipe), load_explained(str(recipe), overrides)
     if not holds_run(name):  # a run looked when it began, and may have all it needs by now
         distributed.on_main_process(lambda: check(chosen, ask_hub=True))
-    from oneiro.report import page, profile  # drawing is not needed to say that a recipe has a mistake
+    from oneiro.report import page  # drawing is not needed to say that a recipe has a mistake
 
     place = distributed.on_main_process(lambda: out or _default_out(name, chosen))
     with interrupt.handle(), _going_on(), Run.open(place, chosen) as opened:
@@ -123,7 +122,7 @@ def run(recipe: Recipe | str | Path, out: str | Path | None = None, overrides: S
         if not distributed.is_main_process():
             return opened
         if chosen.profile:
-            profile.add(opened)
+            page.add_times(opened)
         for table in page.tables(opened.path):
             opened.say(table)
         opened.finish()

@@ -17,8 +17,7 @@ from oneiro.recipe import load
 from oneiro.report import page
 from oneiro.report.stats import over_seeds
 from oneiro.report.table import Cell, Table
-from oneiro.rundir.provenance import first_difference
-from oneiro.rundir.records import read_info
+from oneiro.rundir.records import first_difference, read_info
 from oneiro.rundir.run import holds_run
 from oneiro.runtime import distributed
 from oneiro.runtime.errors import OneiroError

@@ -166,7 +166,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
             rows = json.loads(text)
         else:
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
-    except (OSError, EOFError, zlib.error, ValueError) as error:
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
         raise OneiroError(f"{path} cannot be read ({error}); it may be cut short or of another format") from error
     if not all(isinstance(row, dict) for row in rows):
         raise OneiroError(f"{path} must hold one JSON object for each row")

@@ -31,7 +31,7 @@ WORLDS: dict[str, str | type[World]] = {
     "countdown": "oneiro.worlds.puzzle.countdown:Countdown",
     "cube": "oneiro.worlds.puzzle.cube:Cube",
     "frozen-lake": "oneiro.worlds.grid.frozen_lake.world:FrozenLake",
-    "gymnasium": "oneiro.adapters.gymnasium_world:GymWorld",
+    "gymnasium": "oneiro.adapters.gymnasium:GymWorld",
     "math": "oneiro.worlds.puzzle.math_qa:MathQA",
     "physics": "oneiro.worlds.rules.physics_world:PhysicsWorld",
     "robot": "oneiro.worlds.robot.drawer:Robot",

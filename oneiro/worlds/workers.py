@@ -136,6 +136,26 @@ class WorldMaker:
         return None if self.workers == 0 else pool_of(self.workers).place.count * self.worlds_per_worker
 
 
+def _constant(name: str) -> Any:
+    """An attribute that stays as it is in an episode."""
+
+    def get(world: WorkerWorld) -> Any:
+        if name not in world._constants:
+            world._constants[name] = world._ask("get", name)[1]
+        return world._constants[name]
+
+    return property(get)
+
+
+def _method(name: str) -> Any:
+    """A method that the world in the worker carries out."""
+
+    def call(world: WorkerWorld, *args: Any) -> Any:
+        return world._ask("call", name, *args)
+
+    return call
+
+
 class WorkerWorld(World):
     """A world in a worker. What is not known here is asked for there."""
 
@@ -159,55 +179,21 @@ class WorkerWorld(World):
     @staticmethod
     def reset_many(worlds: Sequence[Any], given: Sequence[Any]) -> list[Any]:
         for world in worlds:
-            world._told = {}
+            world._constants = {}
         return _note_all(worlds, _ask_all(worlds, [("reset", *one) for one in given]))
 
     @staticmethod
     def step_many(worlds: Sequence[Any], actions: Sequence[Any]) -> list[Any]:
         return _note_all(worlds, _ask_all(worlds, [("step", action) for action in actions]))
 
-    def render(self, view: str | None = None) -> str:
-        return str(self._ask("call", "render", view))
-
-    @property
-    def instruction(self) -> str:
-        return str(self._constant("instruction"))
-
-    @property
-    def actions(self) -> tuple[str, ...] | None:  # type: ignore[override]
-        actions: tuple[str, ...] | None = self._constant("actions")
-        return actions
-
-    @property
-    def deterministic(self) -> bool:  # type: ignore[override]
-        return bool(self._constant("deterministic"))
-
-    @property
-    def shared(self) -> bool:  # type: ignore[override]
-        return bool(self._constant("shared"))
-
-    def peek(self, seed: int, split: str | None) -> dict[str, Any]:
-        info: dict[str, Any] = self._ask("call", "peek", seed, split)
-        return info
-
-    @property
-    def has_oracle(self) -> bool:
-        return bool(self._constant("has_oracle"))
+    instruction, actions, deterministic = _constant("instruction"), _constant("actions"), _constant("deterministic")
+    shared, has_oracle = _constant("shared"), _constant("has_oracle")
+    render, peek, parse = _method("render"), _method("peek"), _method("parse")
+    oracle, ceiling = _method("oracle"), _method("ceiling")
 
     @property
     def state(self) -> Any:
         return self._ask("get", "state")[1]
-
-    def oracle(self) -> str | None:
-        action: str | None = self._ask("call", "oracle")
-        return action
-
-    def ceiling(self) -> float | None:
-        ceiling: float | None = self._ask("call", "ceiling")
-        return ceiling
-
-    def parse(self, text: str, view: str | None = None) -> Any | None:
-        return self._ask("call", "parse", text, view)
 
     def random_action(self, rng: np.random.Generator) -> str:
         action, rng.bit_generator.state = self._ask("random", rng.bit_generator)
@@ -226,11 +212,6 @@ class WorkerWorld(World):
             raise AttributeError(name)
         method, value = self._ask("get", name)
         return (lambda *args: self._ask("call", name, *args)) if method else value
-
-    def _constant(self, name: str) -> Any:
-        if name not in self._constants:
-            self._constants[name] = self._ask("get", name)[1]
-        return self._constants[name]
 
     def _ask(self, *request: Any) -> Any:
         return unwrap(_ask_all([self], [request])[0])

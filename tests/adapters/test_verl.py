@@ -65,9 +65,9 @@ def test_the_loss_is_on_the_answer_alone(tmp_path: Path, tiny: LanguageModel) ->
 def test_a_wrong_file_is_one_line(tmp_path: Path) -> None:
     for name, content in {"a.parquet": "PAR1", "b.json": "{", "c.jsonl": "[" * 100_000, "d.json": "3"}.items():
         (tmp_path / name).write_text(content)
-        with pytest.raises(OneiroError, match="cannot be read"):
+        with pytest.raises(OneiroError, match=r"cannot be read|one JSON object"):
             read_dialogues(tmp_path / name)
     with pytest.raises(OneiroError, match="row 2: no dialogue"):
         read_dialogues(write(tmp_path / "e.json", [RLVR, {"text": "x"}]))
-    with pytest.raises(OneiroError, match="is no file"):
+    with pytest.raises(OneiroError, match="does not exist"):
         read_dialogues(tmp_path / "nothing.json")

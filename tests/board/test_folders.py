@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.board.folders import RunFolder, Runs, differing_settings
+from oneiro.board.folders import RunFolder, Runs
 from oneiro.recipe import Recipe
+from oneiro.report.page import differing_settings
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
@@ -36,7 +37,8 @@ def test_runs_are_found_below_folders_and_keep_distinct_names(tmp_path: Path) ->
     make_run(tmp_path / "two" / "sweep" / "seed-1", 1)
     runs = Runs([tmp_path / "one", tmp_path / "two"]).all()
     assert set(runs) == {"lake", "two/lake", "sweep/seed-1"}
-    assert differing_settings([runs["lake"], runs["sweep/seed-1"]]) == [("seed", ["0", "1"])]
+    settings = differing_settings([runs["lake"].recipe, runs["sweep/seed-1"].recipe], ["one", "two"])
+    assert [[cell.value for cell in row] for row in settings.rows] == [["seed", "0", "1"]]
 
 
 def test_a_link_out_of_the_given_folder_is_no_run_and_no_file(tmp_path: Path) -> None:

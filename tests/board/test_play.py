@@ -19,9 +19,8 @@ from oneiro.board import kinds
 from oneiro.board import play as players
 from oneiro.board.folders import Runs
 from oneiro.board.kinds import ask_planner, physics_table, textgame_table, web_table
-from oneiro.board.play import play
+from oneiro.board.play import Option, PlayTable, play, playable
 from oneiro.board.server import make_app
-from oneiro.board.tables import Option, PlayTable, playable
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
 from oneiro.rundir.run import Run

@@ -271,13 +271,6 @@ def test_bars_hold_every_score_once() -> None:
     assert [bar.count for bar in bars] == [sum(draw.in_bar(s, bar, bar is bars[-1]) for s in many) for bar in bars]
 
 
-def test_ticks_are_round_and_span_the_values() -> None:
-    assert draw.nice_ticks(0, 100) == [0, 25, 50, 75, 100]
-    assert draw.nice_ticks(0.013, 0.08) == [0.0, 0.02, 0.04, 0.06, 0.08]
-    assert draw.nice_ticks(1, 6, whole=True) == [0, 2, 4, 6]
-    assert draw.nice_ticks(3, 3, whole=True) == [3]
-
-
 def test_only_texts_with_a_character_a_cell_are_grids() -> None:
     assert draw.grid_cells("P _\n_ G") == [["P", "_"], ["_", "G"]]
     assert draw.grid_cells("P_\n_G") == [["P", "_"], ["_", "G"]]

@@ -12,8 +12,8 @@ from oneiro.board.tokens import ShownToken, split_text, token_rows
 from oneiro.episode import Episode, Row, Segment, given
 from oneiro.models.language import LanguageModel
 from oneiro.recipe import Recipe
+from oneiro.rundir.records import read_tokens, token_file
 from oneiro.rundir.run import Run
-from oneiro.rundir.tokens import read_tokens, token_file
 from oneiro.runtime.errors import OneiroError
 
 

@@ -11,7 +11,7 @@ from oneiro.systems.spa.recipe import VARIANTS
 from oneiro.tasks.textgame.predictor import TextGamePredictorConfig
 from oneiro.worlds import make, names
 from oneiro.worlds.registry import world_class
-from oneiro.worlds.robot.policies import PERTURBATIONS
+from oneiro.worlds.robot.collect import PERTURBATIONS
 from oneiro.worlds.textgame.games import GAMES
 from oneiro_web.env import WebConfig
 from tests.docs.pages import DOCS, ROOT

@@ -14,7 +14,7 @@ import pytest
 from PIL import Image
 
 from oneiro.recipe import Recipe
-from oneiro.report import videos
+from oneiro.report import figures
 from oneiro.report.figures import file_name, write_figures, write_videos
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
@@ -80,25 +80,25 @@ def test_the_command_says_what_is_missing(tmp_path: Path) -> None:
 
 def test_a_sheet_has_every_frame_in_its_place() -> None:
     frames = np.stack([np.full((2, 4, 3), 40 * n, np.uint8) for n in range(5)])
-    sheet = np.asarray(Image.open(BytesIO(videos.contact_sheet(frames, across=2))))
-    assert sheet.shape == (3 * 2 + 2 * videos.GAP, 2 * 4 + videos.GAP, 3)
-    corners = [(row * (2 + videos.GAP), column * (4 + videos.GAP)) for row in range(3) for column in range(2)]
+    sheet = np.asarray(Image.open(BytesIO(figures.contact_sheet(frames))))
+    assert sheet.shape == (3 * 2 + 2 * figures.GAP, 2 * 4 + figures.GAP, 3)
+    corners = [(row * (2 + figures.GAP), column * (4 + figures.GAP)) for row in range(3) for column in range(2)]
     assert [int(sheet[row, column, 0]) for row, column in corners] == [0, 40, 80, 120, 160, 255]
 
 
 def test_videos_of_a_run_become_mp4_and_sheets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = make_run(tmp_path / "one")
     frames = np.random.default_rng(0).integers(0, 255, (3, 9, 7, 3), np.uint8)
-    videos.save_gif(run / "images" / "segment.gif", {"true": frames})
-    read, fps = videos.read_gif(run / "images" / "segment.gif")
-    assert len(read) == 3 and fps == pytest.approx(1000 / videos.PAUSE_MS, rel=0.02)
+    figures.save_gif(run / "images" / "segment.gif", {"true": frames})
+    read, fps = figures.read_gif(run / "images" / "segment.gif")
+    assert len(read) == 3 and fps == pytest.approx(1000 / figures.PAUSE_MS, rel=0.02)
     if shutil.which("ffmpeg") or find_spec("imageio_ffmpeg"):
         sheet, film = write_videos([run], tmp_path / "out")
         assert sheet.suffix == ".png" and film.read_bytes()[4:8] == b"ftyp"
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(OneiroError, match="MP4 needs ffmpeg"):
-        videos.mp4(frames, 3)
+        figures.mp4(frames, 3)
 
 
 def test_titles_become_plain_file_names() -> None:

@@ -13,10 +13,9 @@ from playwright.sync_api import sync_playwright
 
 from oneiro.recipe import Recipe
 from oneiro.report import page
-from oneiro.report.lines import curves
-from oneiro.report.plots import Series, running_mean
+from oneiro.report.figures import save_gif
+from oneiro.report.plots import Series, curves, nice_ticks, running_mean
 from oneiro.report.table import Cell, Table
-from oneiro.report.videos import save_gif
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 
@@ -134,7 +133,7 @@ def test_a_comparison_joins_tables_and_names_what_differs(tmp_path: Path) -> Non
 def test_long_settings_side_by_side_break_and_numbers_stay_whole(tmp_path: Path) -> None:
     runs = [make_run(tmp_path / name, seed, "word") for seed, name in enumerate(("a", "b"))]
     recipe = runs[1] / "recipe.yaml"
-    recipe.write_text(recipe.read_text() + f"about: {'a long sentence ' * 40}\n")
+    recipe.write_text(recipe.read_text() + f"note: {'a long sentence ' * 40}\n")
     text = page.write(runs, tmp_path / "both.html").read_text()
     assert (
         '<td class="words long" data-column="b">a long sentence' in text
@@ -157,7 +156,7 @@ def test_a_damaged_summary_is_one_line(tmp_path: Path) -> None:
 
 def test_a_plot_takes_the_colour_and_font_of_the_page() -> None:
     svg = curves("Loss in $ & <b>", [Series("a_1 <i>", [1, 2], [3.0, 4.0]), Series("b", [1], [2.0])])
-    assert svg.startswith("<svg") and "currentColor" in svg and "font-family: inherit" in svg
+    assert svg.startswith("<svg") and "currentColor" in svg and 'font-family="inherit"' in svg
     assert "<b>" not in svg and "Loss in $ &amp; &lt;b&gt;" in svg
     assert "a_1 &lt;i&gt;" in svg
 
@@ -173,6 +172,13 @@ def test_a_level_line_is_drawn_level_whatever_its_last_digits() -> None:
     assert ">2.8<" in drawn
     (points,) = re.findall(r'points="([^"]+)"', drawn)
     assert len({point.split(",")[1] for point in points.split()}) == 1
+
+
+def test_ticks_are_round_and_span_the_values() -> None:
+    assert nice_ticks(0, 100) == [0, 25, 50, 75, 100]
+    assert nice_ticks(0.013, 0.08) == [0.0, 0.02, 0.04, 0.06, 0.08]
+    assert nice_ticks(1, 6, whole=True) == [0, 2, 4, 6]
+    assert nice_ticks(3, 3, whole=True) == [3]
 
 
 def test_a_single_point_has_one_tick_at_its_step() -> None:

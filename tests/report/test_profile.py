@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oneiro.recipe import Recipe
-from oneiro.report import page, profile
+from oneiro.report import page
 from oneiro.rundir.run import Run
 
 LINES = [
@@ -17,7 +17,7 @@ LINES = [
 
 
 def test_parts_are_told_in_seconds_a_step_and_as_a_share_of_all() -> None:
-    rows = profile.table(LINES).data()["rows"]
+    rows = page.times_table(LINES).data()["rows"]
     assert [(row["part"], row["seconds a step"], row["share"]) for row in rows] == [
         ("sampling", 3.0, 0.6),
         ("learning", 1.5, pytest.approx(0.3)),
@@ -31,8 +31,8 @@ def test_the_table_joins_those_of_the_run_once(tmp_path: Path) -> None:
         run.summary({"tables": [], "notes": ["a note"]})
         for line in LINES:
             run.time("rl", int(line["step"]), {k: float(v) for k, v in line.items() if k not in ("stage", "step")})  # type: ignore[arg-type]
-        profile.add(run)
-        profile.add(run)
+        page.add_times(run)
+        page.add_times(run)
     (table,) = page.tables(tmp_path / "run")
-    assert table.data() == profile.table(LINES).data()
+    assert table.data() == page.times_table(LINES).data()
     assert page.find(tmp_path / "run").summary["notes"] == ["a note"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oneiro.report import page, traces
+from oneiro.report import episodes as traces
+from oneiro.report import page
 from oneiro.runtime.errors import OneiroError
 from tests.report.test_page import HOSTILE, make_run, outline
 
@@ -27,7 +28,7 @@ TRACE = {"label": "search", "world": "lake", "task": "a1", "seed": 0, "success":
 
 
 def test_predictions_are_marked_against_the_state_and_the_truth_against_the_prediction() -> None:
-    decision = traces.show(TRACE).decisions[0]
+    decision = traces.show_trace(TRACE).decisions[0]
     right, left = decision.candidates
     assert [(span.text, span.differs) for span in right.predicted or ()] == [
         ("_", True),
@@ -38,9 +39,9 @@ def test_predictions_are_marked_against_the_state_and_the_truth_against_the_pred
     assert right.chosen and not left.chosen and left.predicted is None
     assert [(span.text, span.differs) for span in decision.truth] == [("_ P ", False), ("O", True)]
     assert decision.verdict == "not as predicted"
-    exact = traces.show({**TRACE, "turns": [{**TURN, "next_state": "_ P G"}]}).decisions[0]
+    exact = traces.show_trace({**TRACE, "turns": [{**TURN, "next_state": "_ P G"}]}).decisions[0]
     assert exact.verdict == "as predicted" and not any(span.differs for span in exact.truth)
-    unread = traces.show({**TRACE, "turns": [{**TURN, "choice": "Left"}]}).decisions[0]
+    unread = traces.show_trace({**TRACE, "turns": [{**TURN, "choice": "Left"}]}).decisions[0]
     assert unread.verdict == "" and unread.truth[0].text == "_ P O"
 
 
@@ -60,7 +61,7 @@ def test_hostile_text_stays_text_and_long_traces_are_cut(tmp_path: Path) -> None
     text = page.render(page.one(page.find(run)))
     found = outline(text)
     assert found.tags.count("script") == before.tags.count("script") and "img" not in found.tags[len(before.tags) :]
-    assert "<script>alert" not in text and "49" not in traces.show(TRACE).label
+    assert "<script>alert" not in text and "49" not in traces.show_trace(TRACE).label
     assert "18 more candidates" in text and "20 more decisions" in text
     assert len(text) < 8_000_000
 
@@ -69,5 +70,5 @@ def test_hostile_text_stays_text_and_long_traces_are_cut(tmp_path: Path) -> None
 def test_a_damaged_file_is_one_line(tmp_path: Path, text: str) -> None:
     (tmp_path / "traces.json").write_text(text)
     with pytest.raises(OneiroError, match=r"traces\.json"):
-        traces.read(tmp_path)
-    assert traces.read(tmp_path / "nowhere") == []
+        traces.read_traces(tmp_path)
+    assert traces.read_traces(tmp_path / "nowhere") == []

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from PIL import Image
 
-from oneiro.report.videos import GAP, gif
+from oneiro.report.figures import GAP, gif
 
 NAMES = ("truth", "tokenizer", "base")
 WHITE = (255, 255, 255)

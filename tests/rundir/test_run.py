@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 from oneiro import systems
-from oneiro.rundir.provenance import changes_no_result
-from oneiro.rundir.records import read_lines
+from oneiro.rundir.records import changes_no_result, read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import interrupt, progress
 from oneiro.runtime.errors import OneiroError

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from oneiro.worlds import make
-from oneiro.worlds.grid.sudoku.views import read_action
+from oneiro.worlds.grid.sudoku.world import read_action
 from oneiro.worlds.puzzle.countdown import parse
 from oneiro.worlds.puzzle.math_qa import right
 from oneiro.worlds.robot.drawer import read_action as read_movement

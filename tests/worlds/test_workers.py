@@ -270,3 +270,15 @@ def test_batches_of_work_are_done_by_actors_too(cluster: str) -> None:
 def test_workers_that_mean_nothing_are_one_line(place: int | str) -> None:
     with pytest.raises((OneiroError, ValueError), match="workers"):
         WorldChoice(name="frozen-lake", workers=place)
+
+
+def test_what_a_level_says_of_itself_is_asked_for_anew_after_a_reset() -> None:
+    there, here = chosen("bandit", 1).episode_maker()(), chosen("bandit", 0).episode_maker()()
+    arms = set()
+    for seed in range(4):
+        there.reset(seed=seed)
+        here.reset(seed=seed)
+        assert there.actions == here.actions
+        arms.add(there.actions)
+    there.close()
+    assert len(arms) > 1

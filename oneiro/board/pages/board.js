@@ -24,15 +24,15 @@ function readCurve(svg) {
     nearest = hits.reduce((best, hit) => !best || Math.abs(hit.point[3] - y) < Math.abs(best.point[3] - y) ? hit : best, null);
     cursor.hidden = false;
     cursor.setAttribute("x1", xs[at]); cursor.setAttribute("x2", xs[at]);
-    const box = svg.getBoundingClientRect(), scale = box.width / 480;
+    const box = svg.getBoundingClientRect(), scale = box.width / svg.viewBox.baseVal.width;
     const lines = hits.map(hit => `${hits.length > 1 ? hit.one.label + ": " : ""}${+hit.point[1].toPrecision(4)}`);
     showTip(`step ${nearest.point[0]}\n${lines.join("\n")}`, box.left + xs[at] * scale, box.top + nearest.point[3] * scale);
   }
   const leave = () => { cursor.hidden = true; tip.hidden = true; };
   const open = () => { if (nearest && nearest.one.link) location.href = nearest.one.link.replace("{}", nearest.point[0]); };
   svg.addEventListener("pointermove", event => {
-    const box = svg.getBoundingClientRect(), x = (event.clientX - box.left) * 480 / box.width;
-    move(xs.reduce((best, value, place) => Math.abs(value - x) < Math.abs(xs[best] - x) ? place : best, 0), (event.clientY - box.top) * 480 / box.width);
+    const box = svg.getBoundingClientRect(), zoom = svg.viewBox.baseVal.width / box.width, x = (event.clientX - box.left) * zoom;
+    move(xs.reduce((best, value, place) => Math.abs(value - x) < Math.abs(xs[best] - x) ? place : best, 0), (event.clientY - box.top) * zoom);
   });
   svg.addEventListener("pointerleave", leave);
   svg.addEventListener("blur", leave);

@@ -19,7 +19,8 @@ from oneiro.agents.learners import Repeat
 from oneiro.agents.policies import Policy
 from oneiro.episode import Episode
 from oneiro.learning import stages
-from oneiro.report import stats, traces
+from oneiro.report import stats
+from oneiro.report.episodes import TRACES
 from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
 from oneiro.runtime import plugins
@@ -99,7 +100,7 @@ class Planning(Repeat):
 
     def write_traces(self, decisions: Sequence[Mapping[str, Any]]) -> None:
         """A few episodes with all that was considered, for the report."""
-        write_json(self.run.path / traces.FILE, {"traces": list(decisions)})
+        write_json(self.run.path / TRACES, {"traces": list(decisions)})
 
 
 # Tables ---------------------------------------------------------------------------------------------------------------

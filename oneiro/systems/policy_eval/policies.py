@@ -16,7 +16,7 @@ import numpy as np
 from oneiro.models.video.pixel import PixelReader
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro.worlds.robot.policies import PERTURBATIONS, Perturbation
+from oneiro.worlds.robot.collect import PERTURBATIONS, Perturbation
 from oneiro.worlds.robot.rlds import RT1_ACTION
 
 

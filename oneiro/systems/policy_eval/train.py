@@ -25,9 +25,8 @@ from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.runtime.progress import Bar
 from oneiro.systems.policy_eval.policies import Cloned, clones
-from oneiro.worlds.robot.collect import CollectSettings, collect
+from oneiro.worlds.robot.collect import PERTURBATIONS, CollectSettings, collect
 from oneiro.worlds.robot.episodes import RobotEpisode, open_episodes
-from oneiro.worlds.robot.policies import PERTURBATIONS
 from oneiro.worlds.robot.simulator import ACTION_REPEAT, TASKS, RobotTask, TaskName
 
 SETTINGS, VALIDATION = "policies.json", "validation.json"

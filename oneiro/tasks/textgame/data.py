@@ -29,11 +29,10 @@ from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictor
 from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.tasks.textgame.teacher import SftExample, taught_examples, true_examples
-from oneiro.worlds.textgame.augment import augment as permute_state
-from oneiro.worlds.textgame.augment import names_in
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
-from oneiro.worlds.textgame.state import Kind, Transition
+from oneiro.worlds.textgame.state import Kind, Transition, names_in
+from oneiro.worlds.textgame.state import augment as permute_state
 
 
 class Order(Protocol):

@@ -31,10 +31,9 @@ from oneiro.tasks.textgame.rollout import (
 from oneiro.tasks.textgame.score import Error
 from oneiro.worlds.base import draw_level, level_key
 from oneiro.worlds.textgame.dataset import Dataset
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, solve
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene
-from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Kind, Transition
 
 OFFICIAL, OFFICIAL_ROWS = "bytesized32", 2954

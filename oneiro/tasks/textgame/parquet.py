@@ -25,8 +25,7 @@ from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.tasks.textgame.prompt import full_state
-from oneiro.worlds.textgame.bytesized32 import Report, checked_state
-from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, splits, write_dataset
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, Report, checked_state, open_dataset, splits, write_dataset
 from oneiro.worlds.textgame.state import Score, State, Transition
 
 SOURCE = "llm_simulator"

@@ -20,11 +20,10 @@ from oneiro.tasks.textgame.accuracy import Tally
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, splits
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb
 from oneiro.worlds.textgame.games import game_named
 from oneiro.worlds.textgame.scene import Scene, Thing, is_points
 from oneiro.worlds.textgame.state import Score, Situation, State, Transition, edits, same, same_state
-from oneiro.worlds.textgame.verbs import Verb
 
 Predict = Callable[[Sequence[Situation]], Sequence[str]]
 """Answers to a batch of situations."""

@@ -18,7 +18,7 @@ from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.recipe import OnTheWay, RlvrRecipe
 from oneiro.tasks.video.augment import AugmentSettings
 from oneiro.worlds.robot import puck as video_toy
-from oneiro.worlds.robot.policies import PERTURBATIONS
+from oneiro.worlds.robot.collect import PERTURBATIONS
 from oneiro.worlds.robot.simulator import TaskName
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from oneiro.learning.stages import Curve, Rollout
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.tokenizer import images
+from oneiro.report.figures import save_gif
 from oneiro.report.stats import bootstrap
-from oneiro.report.videos import save_gif
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings

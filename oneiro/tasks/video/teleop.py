@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.report.videos import save_gif
+from oneiro.report.figures import save_gif
 from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine

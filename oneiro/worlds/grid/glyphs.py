@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import ParamSpec
+from typing import Concatenate, ParamSpec
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
@@ -71,7 +71,14 @@ def place(cell: int, width: int, between: str = ",") -> str:
     return f"({row}{between}{column})"
 
 
-def misplace(sentence: str, rows: int, columns: int, first: int = 0) -> str:
+def grid_within(view: str, shown: str) -> tuple[str, str]:
+    """The part of a shown text that is the grid, and what stands between its cells."""
+    if view == "grid_coord":
+        return shown.partition("Grid Map: \n")[2], ""
+    return shown.rpartition("\n")[0] if "+" in view else shown, " " if view.startswith("spaced") else ""
+
+
+def misplace(sentence: str, rows: int, columns: int, first: int) -> str:
     """A sentence in which every `(row,column)` has become another cell of the board, always the same for the same
     sentence; `first` is where counting starts.
     """
@@ -86,16 +93,29 @@ def misplace(sentence: str, rows: int, columns: int, first: int = 0) -> str:
 
 
 def views_of(
-    text: Callable[State, str],
-    spaced: Callable[State, str],
+    grid: Callable[Concatenate[str, State], str],
     coordinates: Callable[State, str],
-    wrong_coordinates: Callable[State, str],
+    shape: Callable[State, tuple[int, int]],
+    first: int = 0,
 ) -> dict[str, Callable[State, str]]:
-    """The views that every grid has: the grid, a sentence of coordinates, and one on the line below the other."""
+    """The views that every grid has: the grid with nothing or a space between its cells, a sentence of coordinates, and
+    one on the line below the other, also with every coordinate wrong, which an ablation shows.
 
-    def stack(grid: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
+    `shape` gives rows and columns; coordinates count from `first`.
+    """
+
+    def text(*state: State.args, **named: State.kwargs) -> str:
+        return grid("", *state, **named)
+
+    def spaced(*state: State.args, **named: State.kwargs) -> str:
+        return grid(" ", *state, **named)
+
+    def wrong_coordinates(*state: State.args, **named: State.kwargs) -> str:
+        return misplace(coordinates(*state, **named), *shape(*state, **named), first)
+
+    def stack(above: Callable[State, str], sentence: Callable[State, str]) -> Callable[State, str]:
         def show(*state: State.args, **named: State.kwargs) -> str:
-            return f"{grid(*state, **named)}\n{sentence(*state, **named)}"
+            return f"{above(*state, **named)}\n{sentence(*state, **named)}"
 
         return show
 

@@ -25,7 +25,7 @@ from oneiro.worlds.grid.sokoban import world as sokoban
 from oneiro.worlds.grid.sokoban.levels import Plan
 from oneiro.worlds.grid.sudoku import world as sudoku
 from oneiro.worlds.grid.sudoku.levels import peers
-from oneiro.worlds.grid.sudoku.views import read_action
+from oneiro.worlds.grid.sudoku.world import read_action
 from oneiro.worlds.registry import make
 
 Bools = NDArray[np.bool_]

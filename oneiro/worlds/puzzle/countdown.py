@@ -5,12 +5,13 @@ One answer an episode: 1 if it is right, 0.1 if it uses the right numbers but mi
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
-from itertools import permutations
+from itertools import accumulate, permutations
 from operator import add, mul, sub, truediv
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -115,11 +116,12 @@ class Countdown(World):
 
     @property
     def instruction(self) -> str:
+        tries = self.config.max_actions
+        answers = "one answer" if tries == 1 else f"{tries} attempts at an answer that can be read"
         return (
             "Make the target out of the numbers: write one expression that uses every number exactly once, with "
             "+, -, *, / and brackets.\n"
-            "Actions: an expression, for example (3 + 5) * 2. "
-            f"You have {_answers(self.config.max_actions)}."
+            f"Actions: an expression, for example (3 + 5) * 2. You have {answers}."
         )
 
     def random_action(self, rng: np.random.Generator) -> str:
@@ -212,23 +214,28 @@ def _combine(a: tuple[Fraction, str], b: tuple[Fraction, str], operation: str) -
     return apply(a[0], b[0]), f"({a[1]} {operation} {b[1]})"
 
 
-def _answers(count: int) -> str:
-    return "one answer" if count == 1 else f"{count} attempts at an answer that can be read"
-
-
 # What a model wrote, read safely --------------------------------------------------------------------------------------
 
-# Four operations on whole numbers, exact, bounded in length and size. Nothing is evaluated as code: any string gives an
-# `Expression` or None, in time linear in its length.
+# Four operations on whole numbers, exact, bounded in length and size. Python's own parser reads the text, nothing is
+# evaluated as code: any string gives an `Expression` or None.
 
 MAX_EXPRESSION_CHARS = 300
 """Anything longer is no expression: parsing stays bounded, whatever a model writes."""
 MAX_DIGITS = 9
 MAX_NESTING = 40
-"""Brackets and signs inside one another: the reader calls itself for each, and Python's stack is finite."""
+"""Brackets inside one another, and signs in a row: Python's own limits differ between versions."""
 
-_TOKENS = re.compile(rf"\s*(?:([0-9]{{1,{MAX_DIGITS}}})|([-+*/()]))")
+_WRITTEN = re.compile(r"[-+*/() 0-9]+")
+_TOO_LONG = re.compile(rf"[0-9]{{{MAX_DIGITS + 1}}}|(?:- ?){{{MAX_NESTING + 1}}}")
+_LEADING_ZEROS = re.compile(r"(?<![0-9])0+(?=[0-9])")
+"""Python takes `07` for a mistake."""
 _SPELLINGS = str.maketrans({"×": "*", "÷": "/", "−": "-", "–": "-", "·": "*", "[": "(", "]": ")"})
+_OPERATIONS: dict[type[ast.operator], Callable[[Fraction, Fraction], Fraction]] = {
+    ast.Add: add,
+    ast.Sub: sub,
+    ast.Mult: mul,
+    ast.Div: truediv,
+}
 
 
 class Expression(NamedTuple):
@@ -245,82 +252,34 @@ def parse(text: str) -> Expression | None:
     body, _, claim = text.translate(_SPELLINGS).partition("=")
     if claim and not re.fullmatch(r"\s*-?[0-9./]*\s*", claim):
         return None
-    tokens = _tokens(body.strip())
-    if not tokens:
+    body = " ".join(body.split())
+    if not _WRITTEN.fullmatch(body) or _TOO_LONG.search(body):
         return None
-    reader = _Reader(tokens)
+    if max(accumulate((char == "(") - (char == ")") for char in body)) > MAX_NESTING:
+        return None
     try:
-        value = reader.sum(0)
-    except _Malformed:
+        tree = ast.parse(_LEADING_ZEROS.sub("", body), mode="eval")
+        value = _value(tree.body)
+    except (SyntaxError, _Malformed):
         return None
-    if reader.at != len(tokens):
-        return None
-    return Expression(value, tuple(int(token) for token in tokens if token.isdigit()))
+    return Expression(value, tuple(map(int, re.findall(r"[0-9]+", body))))
 
 
 class _Malformed(Exception):
-    """Raised inside the reader only."""
+    """Python, and no expression of this game: `2 ** 3`, `3(4)`, `+3`."""
 
 
-def _tokens(text: str) -> list[str] | None:
-    tokens: list[str] = []
-    at = 0
-    while at < len(text):
-        match = _TOKENS.match(text, at)
-        # Two numbers in a row can only be one number that is too long.
-        if match is None or (match[1] and tokens and tokens[-1].isdigit()):
-            return None
-        tokens.append(match[1] or match[2])
-        at = match.end()
-    return tokens
-
-
-class _Reader:
-    """Recursive descent over tokens; a value is None once something was divided by zero."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.tokens, self.at = tokens, 0
-
-    def sum(self, depth: int) -> Fraction | None:
-        value = self.product(depth)
-        while self.next_is("+", "-"):
-            sign = 1 if self.take() == "+" else -1
-            other = self.product(depth)
-            value = None if value is None or other is None else value + sign * other
-        return value
-
-    def product(self, depth: int) -> Fraction | None:
-        value = self.factor(depth)
-        while self.next_is("*", "/"):
-            divide = self.take() == "/"
-            other = self.factor(depth)
-            if value is None or other is None or (divide and not other):
-                value = None
-            else:
-                value = value / other if divide else value * other
-        return value
-
-    def factor(self, depth: int) -> Fraction | None:
-        if depth > MAX_NESTING:
-            raise _Malformed
-        token = self.take()
-        if token == "(":
-            value = self.sum(depth + 1)
-            if self.take() != ")":
-                raise _Malformed
-            return value
-        if token == "-":
-            value = self.factor(depth + 1)
+def _value(node: ast.expr) -> Fraction | None:
+    """None once something was divided by zero."""
+    match node:
+        case ast.Constant(value=int(number)):
+            return Fraction(number)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            value = _value(operand)
             return None if value is None else -value
-        if not token.isdigit():
-            raise _Malformed
-        return Fraction(int(token))
-
-    def next_is(self, *tokens: str) -> bool:
-        return self.at < len(self.tokens) and self.tokens[self.at] in tokens
-
-    def take(self) -> str:
-        if self.at == len(self.tokens):
-            raise _Malformed
-        self.at += 1
-        return self.tokens[self.at - 1]
+        case ast.BinOp(left=left, op=operator, right=right) if type(operator) in _OPERATIONS:
+            one, other = _value(left), _value(right)
+            if one is None or other is None or (isinstance(operator, ast.Div) and not other):
+                return None
+            return _OPERATIONS[type(operator)](one, other)
+    raise _Malformed

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from oneiro.runtime import files
-from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.errors import OneiroError, first_line
 from oneiro.runtime.seeds import derive, generator
 from oneiro.worlds.robot import storage
 
@@ -125,7 +125,7 @@ def _of_file(path: str | Path, work: Callable[[zipfile.ZipFile], Part]) -> Part:
         with zipfile.ZipFile(path) as archive:
             return work(archive)
     except storage.BROKEN as error:
-        raise OneiroError(f"{path} is damaged ({storage.reason(error)}); remove it or restore it") from error
+        raise OneiroError(f"{path} is damaged ({first_line(error, 160)}); remove it or restore it") from error
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,7 @@ class ActionBins:
             low, high = np.array(data["low"], np.float64), np.array(data["high"], np.float64)
             bins = int(data["bins"])
         except (KeyError, TypeError, ValueError) as error:
-            raise OneiroError(f"not action ranges: {storage.reason(error)}; fit them again") from error
+            raise OneiroError(f"not action ranges: {first_line(error, 160)}; fit them again") from error
         if low.ndim != 1 or low.shape != high.shape or bins < 2 or not (np.isfinite(low) & np.isfinite(high)).all():
             raise OneiroError("not action ranges: two lists of finite numbers of one length are needed; fit them again")
         return cls(low, high, bins)

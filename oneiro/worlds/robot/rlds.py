@@ -7,7 +7,6 @@ they are joined in alphabetical order: for RT-1 (`fractal20220817_data`) that gi
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from oneiro.runtime import files
-from oneiro.runtime.errors import OneiroError, nearest
+from oneiro.runtime.errors import OneiroError, first_line, nearest
 from oneiro.runtime.processes import each_done
 from oneiro.worlds.robot import storage
 from oneiro.worlds.robot.episodes import RobotEpisode, check_file, refuse_others, write_episode
@@ -228,7 +227,7 @@ def import_file(work: Work, split: str, path: Path, advance: Callable[[int], Any
                 done.kept += 1
             done.frames += frames
         except (Corrupt, ValueError, OSError, SyntaxError) as error:  # the last two: Pillow, of broken images
-            done.damaged.append(str(Damage(path, place, storage.reason(error))))
+            done.damaged.append(str(Damage(path, place, first_line(error, 160))))
         read_count = place + 1
         advance(1)
     if length is not None and read_count < length:
@@ -386,10 +385,7 @@ def _first(leaves: Mapping[str, Mapping[str, Any]], word: str) -> str | None:
 
 
 def _json(path: Path) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise OneiroError(f"{path} cannot be read as JSON ({error}); restore it") from error
+    data = files.read_json(path)
     if not isinstance(data, dict):
         raise OneiroError(f"{path} is not a JSON object; restore it")
     return data

@@ -197,9 +197,3 @@ def _read_header(archive: zipfile.ZipFile, name: str) -> tuple[_Header, int]:
     # An entry has a head of its own, of 30 bytes, its name and what else the writer put there.
     lengths = struct.unpack("<HH", handle.read(4))
     return header, entry.header_offset + 30 + sum(lengths) + inside
-
-
-def reason(error: BaseException) -> str:
-    """An error in a line."""
-    lines = str(error).strip().splitlines()
-    return lines[0][:160] if lines else type(error).__name__

@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.levels import read_rows
 
+CATALOGUE: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("catalogue.yaml").read_text(encoding="utf-8"))
 NO_ATTRIBUTE = "DUMMY_ATTR"
 """What WebShop's files write where a product has no attributes."""
 
@@ -165,13 +167,7 @@ K1, B = 0.9, 0.4  # of BM25, as Anserini has them, which WebShop searches with
 MAX_QUERY_CHARS = 300
 """Characters of a query that are read: it is what a model wrote."""
 
-STOPWORDS = frozenset(
-    (
-        *("a", "an", "and", "are", "as", "at", "be", "but", "by", "for", "if", "in", "into", "is", "it", "no", "not"),
-        *("of", "on", "or", "such", "that", "the", "their", "then", "there", "these", "they", "this", "to", "was"),
-        *("will", "with", "i", "me", "my", "am", "looking", "find", "want", "need", "would", "like"),
-    )
-)
+STOPWORDS = frozenset(CATALOGUE["stopwords"])
 
 
 def terms(text: str) -> list[str]:
@@ -204,111 +200,21 @@ class Index:
         return sorted(scores, key=lambda number: (-scores[number], number))[:limit]
 
 
-BRANDS = ("Alder", "Brightway", "Corvo", "Dunmore", "Elmfield", "Fenwick", "Halden", "Juniper", "Marlow", "Northbay")
-COLOURS = ("black", "white", "blue", "green", "red", "grey", "brown", "pink", "yellow", "purple")
-
-
 @dataclass(frozen=True)
 class ProductKind:
     """A kind of product: what it may be called, have, come in and cost."""
 
-    path: tuple[str, ...]
+    path: Sequence[str]
     """Its categories."""
-    nouns: tuple[str, ...]
-    attributes: tuple[str, ...]
+    nouns: Sequence[str]
+    attributes: Sequence[str]
     option: str
     """The kind of option it has beside colour."""
-    values: tuple[str, ...]
-    prices: tuple[int, int]
+    values: Sequence[str]
+    prices: Sequence[int]
 
 
-KINDS = {
-    "running shoes": ProductKind(
-        path=("Clothing", "Shoes", "Athletic"),
-        nouns=("running shoe", "trail shoe", "training sneaker"),
-        attributes=("arch support", "non slip", "rubber sole", "machine washable", "memory foam", "light weight"),
-        option="size",
-        values=("6", "7", "8", "9", "10", "11"),
-        prices=(25, 120),
-    ),
-    "desk lamps": ProductKind(
-        path=("Home", "Lighting", "Lamps"),
-        nouns=("desk lamp", "reading lamp", "table lamp"),
-        attributes=(
-            "energy efficient",
-            "touch control",
-            "eye caring",
-            "easy assemble",
-            "usb charging",
-            "dimmable light",
-        ),
-        option="style",
-        values=("clamp", "stand", "wall mount"),
-        prices=(12, 80),
-    ),
-    "water bottles": ProductKind(
-        path=("Sports", "Outdoor", "Hydration"),
-        nouns=("water bottle", "drinking flask", "sports bottle"),
-        attributes=("leak proof", "bpa free", "stainless steel", "double wall", "easy clean", "dishwasher safe"),
-        option="capacity",
-        values=("12 ounce", "18 ounce", "24 ounce", "32 ounce"),
-        prices=(8, 45),
-    ),
-    "throw blankets": ProductKind(
-        path=("Home", "Bedding", "Blankets"),
-        nouns=("throw blanket", "fleece blanket", "bed cover"),
-        attributes=("machine washable", "super soft", "long lasting", "fade resistant", "queen size", "all season"),
-        option="size",
-        values=("50x60 inch", "60x80 inch", "90x90 inch"),
-        prices=(15, 90),
-    ),
-    "wireless headphones": ProductKind(
-        path=("Electronics", "Audio", "Headphones"),
-        nouns=("wireless headphone", "bluetooth earbud set", "over ear headset"),
-        attributes=(
-            "noise cancelling",
-            "fast charging",
-            "water resistant",
-            "hands free",
-            "long battery",
-            "stereo sound",
-        ),
-        option="case",
-        values=("soft pouch", "hard case", "no case"),
-        prices=(20, 250),
-    ),
-    "face creams": ProductKind(
-        path=("Beauty", "Skin Care", "Face"),
-        nouns=("face cream", "day lotion", "night balm"),
-        attributes=(
-            "fragrance free",
-            "cruelty free",
-            "natural ingredients",
-            "hyaluronic acid",
-            "sensitive skin",
-            "tea tree",
-        ),
-        option="size",
-        values=("1 ounce", "2 ounce", "4 ounce"),
-        prices=(9, 60),
-    ),
-    "protein bars": ProductKind(
-        path=("Grocery", "Snacks", "Bars"),
-        nouns=("protein bar", "energy bar", "oat bar"),
-        attributes=("gluten free", "low sugar", "plant based", "dairy free", "high fiber", "nut free"),
-        option="pack",
-        values=("pack of 6", "pack of 12", "pack of 24"),
-        prices=(10, 55),
-    ),
-    "office chairs": ProductKind(
-        path=("Home", "Furniture", "Chairs"),
-        nouns=("office chair", "task chair", "swivel stool"),
-        attributes=("lumbar support", "height adjustable", "heavy duty", "easy assemble", "high density", "mesh back"),
-        option="armrest",
-        values=("fixed arms", "flip arms", "no arms"),
-        prices=(60, 400),
-    ),
-}
+KINDS = {name: ProductKind(**kind) for name, kind in CATALOGUE["kinds"].items()}
 
 
 def make_products(count: int) -> tuple[Product, ...]:
@@ -319,11 +225,11 @@ def make_products(count: int) -> tuple[Product, ...]:
 def _make_product(rng: np.random.Generator, number: int) -> Product:
     query = list(KINDS)[number % len(KINDS)]
     kind = KINDS[query]
-    noun, brand = str(rng.choice(kind.nouns)), str(rng.choice(BRANDS))
+    noun, brand = str(rng.choice(kind.nouns)), str(rng.choice(CATALOGUE["brands"]))
     own = tuple(str(name) for name in rng.choice(kind.attributes, 3, replace=False))
     model = f"{'ABCDEFGHKLMNPRSTUVWXYZ'[int(rng.integers(22))]}{int(rng.integers(10, 100))}"
-    colours = tuple(sorted(str(colour) for colour in rng.choice(COLOURS, 3, replace=False)))
-    values = tuple(value for value in kind.values if rng.random() < 0.7) or kind.values[:1]
+    colours = tuple(sorted(str(colour) for colour in rng.choice(CATALOGUE["colours"], 3, replace=False)))
+    values = tuple(value for value in kind.values if rng.random() < 0.7) or tuple(kind.values[:1])
     wanted = own[: int(rng.integers(1, 3))]
     return Product(
         id=f"P{number:05d}",

@@ -17,9 +17,104 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split, level_key
-from oneiro.worlds.shop import pages
-from oneiro.worlds.shop.pages import BACK, BUY, DONE, ITEM, NEXT, PREVIOUS, RESULTS, SEARCH, ShopVisit
-from oneiro.worlds.shop.products import Index, Product, ShopWish, load, make_products, terms
+from oneiro.worlds.shop.products import CATALOGUE, Index, Product, ShopWish, load, make_products, terms
+
+# The pages: what each shows, what can be clicked on it, and where a click leads; pure functions ----------------------
+
+SEARCH, RESULTS, ITEM, DETAIL, DONE = "search", "results", "item", "detail", "done"
+BACK, NEXT, PREVIOUS, BUY = "Back to Search", "Next >", "< Prev", "Buy Now"
+DETAILS = ("Description", "Features")
+WINDOW = 10
+"""Products on a page of results."""
+MAX_DESCRIPTION_CHARS = 600
+"""Characters of a description that are shown: published ones run to pages, which no prompt has room for."""
+
+
+@dataclass(frozen=True)
+class ShopVisit:
+    """Where a customer is."""
+
+    page: str = SEARCH
+    results: tuple[int, ...] = ()
+    """Numbers of the products found."""
+    first: int = 0
+    """The first result shown."""
+    item: int = -1
+    """The product looked at."""
+    chosen: tuple[tuple[str, str], ...] = ()
+    """Options chosen: kind and value."""
+    detail: str = ""
+
+
+def show(visit: ShopVisit, products: tuple[Product, ...]) -> str:
+    """The page as text."""
+    if visit.page == SEARCH:
+        return "Search page."
+    if visit.page == RESULTS:
+        shown = [products[number] for number in visit.results[visit.first : visit.first + WINDOW]]
+        head = (
+            f"Results {visit.first + 1} to {visit.first + len(shown)} of {len(visit.results)}."
+            if shown
+            else "No results."
+        )
+        return "\n".join([head, *(f"{product.id} {_line(product.title)} (${product.price:.2f})" for product in shown)])
+    product = products[visit.item]
+    if visit.page == DONE:
+        return f"Bought {product.id} {_line(product.title)}."
+    if visit.page == DETAIL:
+        text = _line(product.description if visit.detail == DETAILS[0] else " ".join(product.features))
+        return f"{visit.detail}: {text[:MAX_DESCRIPTION_CHARS] or 'none.'}"
+    chosen = dict(visit.chosen)
+    lines = [f"{product.id} {_line(product.title)}", f"Price: ${product.price:.2f}"]
+    for kind, values in product.options:
+        marked = (f"({value})" if chosen.get(kind) == value else value for value in values)
+        lines.append(f"{kind}: {', '.join(marked)}")
+    return "\n".join(lines)
+
+
+def _line(text: str) -> str:
+    """A text on one line."""
+    return " ".join(text.split())
+
+
+def choices(visit: ShopVisit, products: tuple[Product, ...]) -> list[str]:
+    """What can be clicked on the page."""
+    if visit.page == RESULTS:
+        shown = visit.results[visit.first : visit.first + WINDOW]
+        turns = [PREVIOUS] if visit.first else []
+        turns += [NEXT] if visit.first + WINDOW < len(visit.results) else []
+        return [BACK, *turns, *(products[number].id for number in shown)]
+    if visit.page == ITEM:
+        values = dict.fromkeys(value for _, values in products[visit.item].options for value in values)
+        return [BACK, PREVIOUS, *DETAILS, BUY, *values]
+    return [BACK, PREVIOUS] if visit.page == DETAIL else []
+
+
+def click(visit: ShopVisit, choice: str, products: tuple[Product, ...]) -> ShopVisit | None:
+    """The page after a click, named in lower case; None if there is no such thing to click."""
+    name = next((known for known in choices(visit, products) if known.lower() == choice), None)
+    if name is None:
+        return None
+    if name == BACK:
+        return ShopVisit()  # a new search forgets results and options
+    if visit.page == RESULTS:
+        if name in (NEXT, PREVIOUS):
+            return replace(visit, first=visit.first + (WINDOW if name == NEXT else -WINDOW))
+        item = next(number for number in visit.results if products[number].id == name)
+        return replace(visit, page=ITEM, item=item, chosen=())
+    if name == PREVIOUS:
+        return replace(visit, page=ITEM, detail="") if visit.page == DETAIL else replace(visit, page=RESULTS, item=-1)
+    if name in DETAILS:
+        return replace(visit, page=DETAIL, detail=name)
+    if name == BUY:
+        return replace(visit, page=DONE)
+    kind = next(kind for kind, values in products[visit.item].options if name in values)
+    # Of one kind only the last choice counts, as radio buttons work.
+    kept = tuple(pair for pair in visit.chosen if pair[0] != kind)
+    return replace(visit, chosen=(*kept, (kind, name)))
+
+
+# The world ------------------------------------------------------------------------------------------------------------
 
 RESULTS_KEPT = 50
 LIMITS = tuple(10.0 * tens for tens in range(1, 100))
@@ -93,11 +188,10 @@ class WebShop(World):
         return self.outcome(self.paid, done=bought, success=raw == 1.0, effective=after != before, score=raw)
 
     def render(self, view: str | None = None) -> str:
-        choices = ", ".join(f"click[{choice}]" for choice in pages.choices(self.visit, self.products))
+        clicks = ", ".join(f"click[{choice}]" for choice in choices(self.visit, self.products))
         search = "search[words]" if self.visit.page == SEARCH else ""
-        page = pages.show(self.visit, self.products)
-        shown = f"Wanted: {self.goal.wish.text}\n{page}"
-        return shown if self.visit.page == DONE else f"{shown}\nActions: {search or choices}"
+        shown = f"Wanted: {self.goal.wish.text}\n{show(self.visit, self.products)}"
+        return shown if self.visit.page == DONE else f"{shown}\nActions: {search or clicks}"
 
     @property
     def instruction(self) -> str:
@@ -113,8 +207,8 @@ class WebShop(World):
         """A search with the customer's own words, and then any click."""
         if self.visit.page == SEARCH:
             return f"search[{self.goal.wish.text}]"
-        choices = pages.choices(self.visit, self.products) or [BACK]
-        return f"click[{choices[int(rng.integers(len(choices)))]}]"
+        offered = choices(self.visit, self.products) or [BACK]
+        return f"click[{offered[int(rng.integers(len(offered)))]}]"
 
     def ceiling(self) -> float:
         """Whether the product itself can still be bought as wished."""
@@ -133,7 +227,7 @@ class WebShop(World):
         if match is None:
             return None
         if match[1].lower() == "click":
-            return pages.click(visit, match[2].strip().lower(), self.products)
+            return click(visit, match[2].strip().lower(), self.products)
         if visit.page != SEARCH:
             return None
         return replace(visit, page=RESULTS, results=tuple(self.index.search(match[2], RESULTS_KEPT)), first=0)
@@ -149,7 +243,7 @@ class WebShop(World):
             return None if self.query is None else f"search[{self.query}]"
         if visit.page == RESULTS and wanted in visit.results:
             place = visit.results.index(wanted) - visit.first
-            turn = NEXT if place >= pages.WINDOW else PREVIOUS if place < 0 else None
+            turn = NEXT if place >= WINDOW else PREVIOUS if place < 0 else None
             return f"click[{turn or self.goal.product.id}]"
         if visit.page == ITEM and visit.item == wanted:
             chosen = {value for _, value in visit.chosen}
@@ -246,18 +340,7 @@ ALIKE = 85
 """Two phrases match above this token-set ratio."""
 MAX_PHRASE_CHARS = 1000
 """Characters of a phrase that are compared; catalogues are read from files of others."""
-BASIC_COLOURS = (
-    *("alabaster", "apricot", "aqua", "ash", "asphalt", "azure", "banana", "beige", "black", "blue", "blush"),
-    *("bordeaux", "bronze", "brown", "burgundy", "camel", "camo", "caramel", "champagne", "charcoal", "cheetah"),
-    *("chestnut", "chocolate", "christmas", "coffee", "cognac", "copper", "coral", "cranberry", "cream", "crystal"),
-    *("dark", "denim", "eggplant", "elephant", "espresso", "fuchsia", "gold", "granite", "grape", "graphite"),
-    *("grass", "gray", "green", "grey", "heather", "indigo", "ivory", "ivy", "khaki", "lavender", "lemon", "leopard"),
-    *("light", "lilac", "lime", "magenta", "maroon", "mauve", "merlot", "midnight", "mint", "mocha", "multicolor"),
-    *("mushroom", "mustard", "natural", "navy", "nude", "olive", "orange", "peach", "pewter", "pink", "plum"),
-    *("purple", "rainbow", "red", "rose", "royal", "rust", "sand", "sapphire", "seashell", "silver", "skull"),
-    *("slate", "steel", "stone", "stonewash", "sunflower", "tan", "taupe", "teal", "tiger", "turquoise", "violet"),
-    *("walnut", "wheat", "white", "wine", "yellow"),
-)
+BASIC_COLOURS: tuple[str, ...] = tuple(CATALOGUE["basic colours"])
 """Names that stand for an option's colour; the first of them counts, in alphabetical order."""
 _LATIN = dict.fromkeys(range(128, 256))
 

@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.base import draw_level, level_key
 from oneiro.worlds.textgame.dataset import Rules, write_dataset
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, solve
 from oneiro.worlds.textgame.games import GAMES, game_named
 from oneiro.worlds.textgame.scene import Scene
-from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Transition
 
 UNSEEN = "unseen"

@@ -3,22 +3,167 @@
 A step has three phases, as in ByteSized32: the command takes effect, time passes once for every thing, the score is
 counted. A command that is understood but cannot be done (the drawer is closed) changes nothing, and time passes all the
 same. A command that is not understood is no step at all.
+
+First commands, what a verb is and those every game understands; then the rules of a game; then its solver.
 """
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import permutations
+from functools import cached_property, lru_cache
+from itertools import permutations, product
 from typing import ClassVar
 
 import numpy as np
 
 from oneiro.worlds.textgame.scene import AGENT, ROOT, Scene, Thing
 from oneiro.worlds.textgame.state import Situation
-from oneiro.worlds.textgame.verbs import COMMON, Verb
+
+Check = Callable[..., str]
+"""`check(scene, *things)`: why the command cannot be done now, or an empty text."""
+Act = Callable[..., str]
+"""`act(scene, *things)`: change the scene and say in words what happened."""
+
+
+@dataclass(frozen=True)
+class Verb:
+    """One kind of command. `pattern` has a `{}` for each thing; `rule` explains it in the rules of the game."""
+
+    pattern: str
+    rule: str
+    check: Check
+    act: Act
+
+    @cached_property
+    def arity(self) -> int:
+        return self.pattern.count("{}")
+
+    @cached_property
+    def regex(self) -> re.Pattern[str]:
+        pieces = [re.escape(piece) for piece in self.pattern.split("{}")]
+        return re.compile(r"(.{1,80}?\(ID: \d{1,6}\))".join(pieces))
+
+    @cached_property
+    def noun_regex(self) -> re.Pattern[str]:
+        """The same command with nouns only."""
+        return re.compile("(.+)".join(re.escape(piece) for piece in self.pattern.split("{}")))
+
+    def command(self, *things: Thing) -> str:
+        return self.pattern.format(*(thing.name for thing in things))
+
+
+def needs(*types: str | tuple[str, ...], carried: int | None = None) -> Callable[[Check], Check]:
+    """A check that begins with the types a command takes; `carried` is the place of the thing that must be in hand."""
+    kinds = [(kind,) if isinstance(kind, str) else kind for kind in types]
+
+    def decorate(check: Check) -> Check:
+        def whole(scene: Scene, *things: Thing) -> str:
+            if any(thing.type not in kind for thing, kind in zip(things, kinds, strict=True)):
+                return "That does not work."
+            if carried is not None and not scene.is_carried(things[carried]):
+                return f"You do not carry the {things[carried].name}."
+            return check(scene, *things)
+
+        return whole
+
+    return decorate
+
+
+def always(scene: Scene, *things: Thing) -> str:
+    """The check of a command that can always be done."""
+    return ""
+
+
+def _describe(scene: Scene, thing: Thing) -> str:
+    inside = ", ".join(inner.name for inner in scene.inside(thing))
+    return f"It is a {thing.type}." + (f" In it: {inside}." if inside else "")
+
+
+def _can_take(scene: Scene, thing: Thing) -> str:
+    if not thing["isMoveable"]:
+        return f"The {thing.name} cannot be taken."
+    if scene.is_carried(thing):
+        return f"You already carry the {thing.name}."
+    return ""
+
+
+def _take(scene: Scene, thing: Thing) -> str:
+    scene.move(thing, scene.agent)
+    return f"You take the {thing.name}."
+
+
+def can_put(scene: Scene, thing: Thing, target: Thing) -> str:
+    if not scene.is_carried(thing):
+        return f"You do not carry the {thing.name}."
+    if not target["isContainer"]:
+        return f"Nothing can be put in the {target.name}."
+    if target["isOpenable"] and not target["isOpen"]:
+        return f"The {target.name} is closed."
+    if scene.within(target, thing):
+        return f"The {target.name} is inside the {thing.name}."
+    return ""
+
+
+def put(scene: Scene, thing: Thing, target: Thing) -> str:
+    scene.move(thing, target)
+    return f"You put the {thing.name} in the {target.name}."
+
+
+def _can_drop(scene: Scene, thing: Thing) -> str:
+    return "" if scene.is_carried(thing) else f"You do not carry the {thing.name}."
+
+
+def _drop(scene: Scene, thing: Thing) -> str:
+    scene.move(thing, scene.room)
+    return f"You put down the {thing.name}."
+
+
+def switch(able: str, flag: str, value: bool, verb: str, done: str, state: str) -> tuple[Check, Act]:
+    """Check and act of a command that sets a flag of things that have it: `You open the box`, `cannot be opened`,
+    `is already open`.
+    """
+
+    def check(scene: Scene, thing: Thing) -> str:
+        if not thing[able]:
+            return f"The {thing.name} cannot be {done}."
+        return f"The {thing.name} is already {state}." if bool(thing[flag]) == value else ""
+
+    def act(scene: Scene, thing: Thing) -> str:
+        thing[flag] = value
+        return f"You {verb} the {thing.name}."
+
+    return check, act
+
+
+can_open, open_ = switch("isOpenable", "isOpen", True, "open", "opened", "open")
+can_close, _close = switch("isOpenable", "isOpen", False, "close", "closed", "closed")
+can_turn_on, turn_on = switch("isActivatable", "isOn", True, "turn on", "turned on", "on")
+_can_turn_off, _turn_off = switch("isActivatable", "isOn", False, "turn off", "turned off", "off")
+
+WAIT = Verb("wait", "Does nothing; time passes.", always, lambda scene: "You wait.")
+
+COMMON: tuple[Verb, ...] = (
+    WAIT,
+    Verb("look", "Changes nothing.", always, lambda scene: "You look around."),
+    Verb("examine {}", "Changes nothing.", always, _describe),
+    Verb("take {}", "Moves X to the player. X must be isMoveable and not yet carried.", _can_take, _take),
+    Verb(
+        "put {} in {}",
+        "Moves X into Y. The player must carry X; Y must be isContainer, open if it is isOpenable, and not inside X.",
+        can_put,
+        put,
+    ),
+    Verb("drop {}", "Moves X from the player to the room the player is in.", _can_drop, _drop),
+    Verb("open {}", "Sets isOpen of X to true. X must be isOpenable and closed.", can_open, open_),
+    Verb("close {}", "Sets isOpen of X to false. X must be isOpenable and open.", can_close, _close),
+    Verb("turn on {}", "Sets isOn of X to true. X must be isActivatable and off.", can_turn_on, turn_on),
+    Verb("turn off {}", "Sets isOn of X to false. X must be isActivatable and on.", _can_turn_off, _turn_off),
+)
+
 
 REACH = (
     "X and Y must be in reach: in the player's room or hands and in no closed container. A command that cannot be done "
@@ -159,3 +304,56 @@ class GameRules(ABC):
         for verb in self.verbs:
             for things in permutations(reach, verb.arity):
                 yield verb, things
+
+
+# Shortest winning plans, by breadth-first search over scenes ----------------------------------------------------------
+
+# The search looks only at commands a game calls useful (and that can be done), which keeps it to a few hundred scenes;
+# within those commands the plan is the shortest.
+
+MAX_SCENES = 20_000
+"""Scenes looked at before a level counts as unsolvable."""
+
+
+def solve(game: GameRules, scene: Scene, max_length: int = 60) -> list[str] | None:
+    """A shortest plan to win from `scene`, or None where there is none within `max_length` commands."""
+    if scene.won:
+        return []
+    if scene.over:
+        return None
+    seen = {scene.key()}
+    front: deque[tuple[Scene, tuple[str, ...]]] = deque([(scene, ())])
+    while front and len(seen) < MAX_SCENES:
+        here, path = front.popleft()
+        if len(path) == max_length:
+            continue
+        for verb, things in useful_commands(game, here):
+            there = game.do(here, verb, things).after
+            if there.won:
+                return [*path, verb.command(*things)]
+            if not there.over and (key := there.key()) not in seen:
+                seen.add(key)
+                front.append((there, (*path, verb.command(*things))))
+    return None
+
+
+def useful_commands(game: GameRules, scene: Scene) -> Iterator[tuple[Verb, tuple[Thing, ...]]]:
+    """Commands the game calls useful that can be done now, in a fixed order, and waiting."""
+    by_noun: dict[str, list[Thing]] = {}
+    for thing in scene.reachable():
+        by_noun.setdefault(thing.noun, []).append(thing)
+    for wanted in sorted(game.useful(scene)):
+        verb, nouns = _parse_command(game, wanted)
+        for things in product(*(by_noun.get(noun, ()) for noun in nouns)):
+            if not verb.check(scene, *things):
+                yield verb, things
+    yield WAIT, ()
+
+
+@lru_cache(maxsize=4096)
+def _parse_command(game: GameRules, wanted: str) -> tuple[Verb, tuple[str, ...]]:
+    """The verb and nouns of a command without IDs."""
+    for verb in game.verbs:
+        if (match := verb.noun_regex.fullmatch(wanted)) is not None:
+            return verb, match.groups()
+    raise ValueError(f"{game.name} calls '{wanted}' useful and has no such command")

@@ -10,9 +10,9 @@ from pydantic import Field, field_validator
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, level_key
+from oneiro.worlds.textgame.game import solve
 from oneiro.worlds.textgame.games import GAMES, game_named
 from oneiro.worlds.textgame.scene import ROOT, Scene, Thing
-from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import Situation
 
 KEPT_PLANS = 4096  # states whose solution is remembered, which bounds memory

@@ -13,8 +13,7 @@ import urllib.request
 import uvicorn
 from openenv.core import GenericEnvClient
 
-from oneiro.adapters.openenv import WorldEnvironment, app
-from oneiro.adapters.openenv_world import OpenEnvWorld, OpenEnvWorldConfig
+from oneiro.adapters.openenv import OpenEnvWorld, OpenEnvWorldConfig, WorldEnvironment, app
 from oneiro.worlds.base import WorldLost
 
 with socket.socket() as probe:

@@ -14,8 +14,8 @@ from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.transfer import Pairing, StateView, pairs, transfer
-from oneiro.worlds.textgame.bytesized32 import read_transitions
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
+from oneiro.worlds.textgame.dataset import read_transitions
 from oneiro.worlds.textgame.state import Kind, Object, Situation, State, Transition, same_state
 
 KINDS: tuple[Kind, ...] = ("full", "action", "tick", "score")

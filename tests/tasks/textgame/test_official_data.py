@@ -12,7 +12,7 @@ import pytest
 from oneiro.runtime.seeds import generator
 from oneiro.tasks.textgame.accuracy import evaluate_answers
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor, TextGamePredictorConfig
-from oneiro.worlds.textgame.bytesized32 import read_transitions
+from oneiro.worlds.textgame.dataset import read_transitions
 from oneiro.worlds.textgame.state import Kind, Transition
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "bytesized32"

@@ -54,8 +54,8 @@ from oneiro.tasks.textgame.rollout import Predict, find_plans, possible, underst
 from oneiro.tasks.textgame.task import describe, judge_answer, verdict, write_state
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
+from oneiro.worlds.textgame.game import solve
 from oneiro.worlds.textgame.games import GAMES
-from oneiro.worlds.textgame.solver import solve
 from tests.interruption import fingerprint, kill_in
 from tests.sampling.test_server import Host, choice, send
 

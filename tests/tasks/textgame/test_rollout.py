@@ -26,10 +26,9 @@ from oneiro.tasks.textgame.rollout import (
     wins,
 )
 from oneiro.worlds.textgame.crawl import record
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, solve, useful_commands
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.scene import Scene
-from oneiro.worlds.textgame.solver import solve, useful_commands
 from oneiro.worlds.textgame.state import Situation, Transition
 
 task = TextGamePredictor(TextGamePredictorConfig(rules="none"))

@@ -25,7 +25,7 @@ from oneiro.learning.learner import Learner, LearnerSettings
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings
-from oneiro.report.videos import gif
+from oneiro.report.figures import gif
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError

@@ -13,7 +13,7 @@ from gymnasium.utils import seeding
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import make
 from oneiro.worlds.baselines import ceiling, oracle_success, random_success
-from oneiro.worlds.grid.frozen_lake.views import Lake, LakeGlyphs, read, show
+from oneiro.worlds.grid.frozen_lake.views import VIEWS, Lake, LakeGlyphs, read
 from oneiro.worlds.grid.frozen_lake.world import (
     SHIFTS,
     WORDS,
@@ -196,21 +196,21 @@ def test_budget_truncates() -> None:
 
 def test_views_show_the_state_as_specified() -> None:
     glyphs = LakeGlyphs()
-    assert show("text", SMALL, 0, glyphs) == "P_O\n_OG\n___"
-    assert show("spaced", SMALL, 0, glyphs) == "P _ O\n_ O G\n_ _ _"
-    assert show("coordinates", SMALL, 0, glyphs) == "Player (0,0); holes at (0,2) and (1,1); goal at (1,2)."
-    assert show("grid_coord", SMALL, 0, glyphs) == (
+    assert VIEWS["text"](SMALL, 0, glyphs) == "P_O\n_OG\n___"
+    assert VIEWS["spaced"](SMALL, 0, glyphs) == "P _ O\n_ O G\n_ _ _"
+    assert VIEWS["coordinates"](SMALL, 0, glyphs) == "Player (0,0); holes at (0,2) and (1,1); goal at (1,2)."
+    assert VIEWS["grid_coord"](SMALL, 0, glyphs) == (
         "Coordinates: \nBoard size: 3 rows x 3 cols (zero-indexed).\nStart: (0, 0)\nGoal: (1, 2)\nPlayer: (0, 0)\n"
         "Holes: (0, 2), (1, 1)\nGrid Map: \nP_O\n_OG\n___"
     )
-    sentence = show("coordinates", SMALL, 0, glyphs)
-    assert show("spaced+coordinates", SMALL, 0, glyphs) == f"P _ O\n_ O G\n_ _ _\n{sentence}"
+    sentence = VIEWS["coordinates"](SMALL, 0, glyphs)
+    assert VIEWS["spaced+coordinates"](SMALL, 0, glyphs) == f"P _ O\n_ O G\n_ _ _\n{sentence}"
     for view in ("grid+coordinates", "spaced+coordinates", "grid+wrong-coordinates", "spaced+wrong-coordinates"):
-        shown = show(view, SMALL, 0, glyphs)
+        shown = VIEWS[view](SMALL, 0, glyphs)
         assert read(view, shown, 3, glyphs) == SMALL
         assert (sentence in shown) == ("wrong" not in view)
     moved = SMALL._replace(player=3)
-    assert read("grid_coord", show("grid_coord", moved, 0, glyphs), 3, glyphs) == moved
+    assert read("grid_coord", VIEWS["grid_coord"](moved, 0, glyphs), 3, glyphs) == moved
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def images(text: str) -> list[str]:
 
 def test_levels_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry() -> None:
     levels = [level_for(size, 0.8, seed, None) for size in (3, 4) for seed in range(400)]
-    texts = [show("text", level.lake, level.lake.player, LakeGlyphs()) for level in levels]
+    texts = [VIEWS["text"](level.lake, level.lake.player, LakeGlyphs()) for level in levels]
     least = [min(images(text)) for text in texts]
     names = [level.canonical for level in levels]
     assert len(set(least)) == len(set(names)) == len(set(zip(least, names, strict=True))) < len(set(texts))
@@ -290,7 +290,7 @@ def test_levels_have_one_canonical_name_exactly_if_they_are_equal_up_to_symmetry
 def test_turned_maps_and_other_starts_on_them_share_a_split() -> None:
     for seed in range(60):
         level = level_for(4, 0.8, seed, None)
-        turned = [level_in(image, level.optimum, 4) for image in images(show("text", level.lake, 0, LakeGlyphs()))]
+        turned = [level_in(image, level.optimum, 4) for image in images(VIEWS["text"](level.lake, 0, LakeGlyphs()))]
         assert {other.canonical for other in turned} == {level.canonical}
         elsewhere = [
             LakeLevel(other.lake._replace(player=cell), 1)

@@ -23,8 +23,7 @@ from oneiro.worlds.grid.sudoku.levels import (
     solutions,
     split_key,
 )
-from oneiro.worlds.grid.sudoku.views import SudokuBoard, read_action
-from oneiro.worlds.grid.sudoku.world import puzzle_for
+from oneiro.worlds.grid.sudoku.world import SudokuBoard, puzzle_for, read_action
 
 
 def groups(size: int) -> list[list[int]]:

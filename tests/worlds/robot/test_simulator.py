@@ -7,7 +7,7 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro.worlds.robot import policies
+from oneiro.worlds.robot import collect as policies
 from oneiro.worlds.robot import simulator as module
 from oneiro.worlds.robot.simulator import HIDDEN, TASKS, DrawerSimulator, TaskName
 

@@ -13,10 +13,9 @@ import pytest
 
 from oneiro.runtime.errors import OneiroError
 from oneiro.worlds import check, make
-from oneiro.worlds.shop import pages
-from oneiro.worlds.shop.pages import ShopVisit
+from oneiro.worlds.shop import webshop as pages
 from oneiro.worlds.shop.products import Index, Product, ShopWish, load, terms
-from oneiro.worlds.shop.webshop import BASIC_COLOURS, alike, reward, type_score
+from oneiro.worlds.shop.webshop import BASIC_COLOURS, ShopVisit, alike, reward, type_score
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "webshop"
 

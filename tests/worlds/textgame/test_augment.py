@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
-from oneiro.worlds.textgame.augment import augment, names_in
-from oneiro.worlds.textgame.bytesized32 import read_transitions
-from oneiro.worlds.textgame.state import State, Transition, edits
+from oneiro.worlds.textgame.dataset import read_transitions
+from oneiro.worlds.textgame.state import State, Transition, augment, edits, names_in
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "bytesized32"
 

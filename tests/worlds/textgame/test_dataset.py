@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.worlds.textgame.bytesized32 import import_bytesized32, read_transitions
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, own_dataset, own_rules
-from oneiro.worlds.textgame.dataset import open_dataset, splits, write_dataset
+from oneiro.worlds.textgame.dataset import import_bytesized32, open_dataset, read_transitions, splits, write_dataset
 from oneiro.worlds.textgame.state import Transition
 
 DATA = Path(__file__).parents[4] / "shared" / "data" / "bytesized32"

@@ -10,10 +10,9 @@ import pytest
 
 from oneiro.runtime.seeds import generator
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl, record
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, solve
 from oneiro.worlds.textgame.games import GAMES
 from oneiro.worlds.textgame.scene import Scene, Thing
-from oneiro.worlds.textgame.solver import solve
 from oneiro.worlds.textgame.state import difference, edits, same_state
 
 every_game = pytest.mark.parametrize("game", GAMES.values(), ids=GAMES)

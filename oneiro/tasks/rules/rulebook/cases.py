@@ -16,9 +16,17 @@ from pydantic import Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
-from oneiro.worlds.rules.rulebook.drawing import RULES, RulebookGame, RuleBounds, alter, draw_game, draw_things, redraw
+from oneiro.worlds.rules.rulebook.drawing import (
+    RULES,
+    Names,
+    RulebookGame,
+    RuleBounds,
+    alter,
+    draw_game,
+    draw_things,
+    redraw,
+)
 from oneiro.worlds.rules.rulebook.language import Machine, Outcome, Rulebook, Things, write
-from oneiro.worlds.rules.rulebook.words import Names
 
 MOST_RULES = 3
 """Cases in which more rules take part are counted with those of three."""

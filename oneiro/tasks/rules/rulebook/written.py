@@ -18,7 +18,7 @@ from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleBounds, observe, run
 from oneiro.tasks.rules.rulebook.predictor import ARROW, describe_step, space, unspace
-from oneiro.worlds.rules.rulebook.drawing import RulebookGame, draw_game, draw_things
+from oneiro.worlds.rules.rulebook.drawing import Names, RulebookGame, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import (
     LARGEST,
     Condition,
@@ -34,7 +34,6 @@ from oneiro.worlds.rules.rulebook.language import (
     Value,
     parse_rules,
 )
-from oneiro.worlds.rules.rulebook.words import Names
 from oneiro.worlds.rules.rulebook.world import Goal, Situation, draw_goal, follow, reached, search
 
 RULES_LABEL = "Rules:"

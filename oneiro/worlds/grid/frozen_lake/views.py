@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, views_of
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, grid_within, place, views_of
 
 ICE, HOLE, GOAL, PLAYER, FALLEN, ARRIVED = range(6)
 
@@ -41,14 +41,9 @@ class Lake(NamedTuple):
         return self.player in self.holes
 
 
-def text(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
-    """The raw grid, one character a cell."""
-    return draw_cells(codes(lake), lake.size, glyphs)
-
-
-def render_spaced(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
-    """The grid with a space between cells: one token a cell for small tokenizers."""
-    return draw_cells(codes(lake), lake.size, glyphs, " ")
+def grid(between: str, lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
+    """The raw grid, one character a cell. With a space between cells small tokenizers have one token a cell."""
+    return draw_cells(codes(lake), lake.size, glyphs, between)
 
 
 def coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
@@ -63,11 +58,6 @@ def coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     return f"Player {place(lake.player, lake.size)}; {listed}; goal at {place(lake.goal, lake.size)}."
 
 
-def wrong_coordinates(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
-    """The sentence with nothing where it says: what an ablation shows."""
-    return misplace(coordinates(lake, start, glyphs), lake.size, lake.size)
-
-
 def grid_coord(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     """RAGEN's layout of the same name: a list of coordinates, then the grid."""
     player = "Player on goal" if lake.arrived else "Player in hole" if lake.fallen else "Player"
@@ -80,35 +70,22 @@ def grid_coord(lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
     ]
     if lake.holes:
         lines.append(f"Holes: {', '.join(place(cell, lake.size, ', ') for cell in sorted(lake.holes))}")
-    return "\n".join([*lines, "Grid Map: ", text(lake, start, glyphs)])
+    return "\n".join([*lines, "Grid Map: ", grid("", lake, start, glyphs)])
 
 
 View = Callable[[Lake, int, LakeGlyphs], str]
 
 VIEWS: dict[str, View] = {
-    **views_of(text, render_spaced, coordinates, wrong_coordinates),
+    **views_of(grid, coordinates, lambda lake, start, glyphs: (lake.size, lake.size)),
     "grid_coord": grid_coord,
 }
 
 
-def show(view: str, lake: Lake, start: int, glyphs: LakeGlyphs) -> str:
-    """The state in the view of that name."""
-    return VIEWS[view](lake, start, glyphs)
-
-
 def read(view: str, shown: str, size: int, glyphs: LakeGlyphs) -> Lake | None:
     """The state a text shows, or None. A view with more than the grid says things twice, and they must agree."""
-    between = " " if view.startswith("spaced") else ""
-    if view in ("text", "spaced"):
-        return _read_grid(shown, between, size, glyphs)
-    if view == "coordinates":
-        lake = _read_sentence(shown, size)
-    elif view == "grid_coord":
-        lake = _read_grid(shown.partition("Grid Map: \n")[2], between, size, glyphs)
-    else:
-        lake = _read_grid(shown.rpartition("\n")[0], between, size, glyphs)
-    if lake is None:
-        return None
+    lake = _read_sentence(shown, size) if view == "coordinates" else _read_grid(*grid_within(view, shown), size, glyphs)
+    if lake is None or view in ("text", "spaced"):
+        return lake
     begun = _START.search(shown)  # named by `grid_coord` alone
     start = int(begun[1]) * size + int(begun[2]) if begun else lake.player
     return lake if VIEWS[view](lake, start, glyphs) == shown else None

@@ -110,7 +110,7 @@ class FrozenLake(World):
         return self.outcome(float(arrived), done=done, success=arrived, effective=after != before)
 
     def render(self, view: str | None = None) -> str:
-        return lake_views.show(self.view_named(view), self.lake, self.start, self.config.glyphs)
+        return lake_views.VIEWS[self.view_named(view)](self.lake, self.start, self.config.glyphs)
 
     def parse(self, text: str, view: str | None = None) -> Lake | None:
         return lake_views.read(self.view_named(view), text, self.config.size, self.config.glyphs)

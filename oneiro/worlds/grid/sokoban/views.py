@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, misplace, place, views_of
+from oneiro.worlds.grid.glyphs import Glyphs, cells_drawn, draw_cells, grid_within, place, views_of
 
 WALL, FLOOR, TARGET, STORED, BOX, PLAYER, PLAYER_ON_TARGET = range(7)
 
@@ -45,14 +45,9 @@ class SokobanRoom(NamedTuple):
         return self.boxes == self.targets
 
 
-def text(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
-    """The raw grid, one character a cell."""
-    return draw_cells(codes(room), room.width, glyphs)
-
-
-def write_spaced(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
-    """The grid with a space between cells: one token a cell for small tokenizers."""
-    return draw_cells(codes(room), room.width, glyphs, " ")
+def grid(between: str, room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
+    """The raw grid, one character a cell. With a space between cells small tokenizers have one token a cell."""
+    return draw_cells(codes(room), room.width, glyphs, between)
 
 
 def coordinates(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
@@ -64,11 +59,6 @@ def coordinates(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     clauses += [f"box ({glyphs.box}) is at {place(cell, room.width)}" for cell in cells_of(room.boxes)]
     clauses += [f"target ({glyphs.target}) is at {place(cell, room.width)}" for cell in cells_of(room.targets)]
     return "; ".join(clauses) + "."
-
-
-def wrong_coordinates(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
-    """The clauses with nothing where they say: what an ablation shows."""
-    return misplace(coordinates(room, glyphs), room.height, room.width)
 
 
 def coord(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
@@ -92,13 +82,13 @@ def coord(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
 
 def grid_coord(room: SokobanRoom, glyphs: SokobanGlyphs) -> str:
     """RAGEN's layout of the same name: the list of coordinates, then the grid."""
-    return f"Coordinates: \n{coord(room, glyphs)}\nGrid Map: \n{text(room, glyphs)}"
+    return f"Coordinates: \n{coord(room, glyphs)}\nGrid Map: \n{grid('', room, glyphs)}"
 
 
 View = Callable[[SokobanRoom, SokobanGlyphs], str]
 
 VIEWS: dict[str, View] = {
-    **views_of(text, write_spaced, coordinates, wrong_coordinates),
+    **views_of(grid, coordinates, lambda room, glyphs: (room.height, room.width)),
     "coord": coord,
     "grid_coord": grid_coord,
 }
@@ -106,14 +96,7 @@ VIEWS: dict[str, View] = {
 
 def read(view: str, shown: str, glyphs: SokobanGlyphs) -> SokobanRoom | None:
     """The room a text shows, or None. What stands beside a grid must agree; views without walls show no room."""
-    if "+" in view:
-        room = _read_grid(shown.rpartition("\n")[0], " " if view.startswith("spaced") else "", glyphs)
-    elif view == "grid_coord":
-        room = _read_grid(shown.partition("Grid Map: \n")[2], "", glyphs)
-    elif view in ("text", "spaced"):
-        room = _read_grid(shown, " " if view == "spaced" else "", glyphs)
-    else:
-        return None
+    room = None if view in ("coordinates", "coord") else _read_grid(*grid_within(view, shown), glyphs)
     # Shown again and compared: coordinates beside a grid that say something else make the text no view at all.
     return room if room is not None and VIEWS[view](room, glyphs) == shown else None
 

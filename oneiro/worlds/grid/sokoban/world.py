@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level
 from oneiro.worlds.grid.sokoban import views as sokoban_views
-from oneiro.worlds.grid.sokoban.levels import Plan, SokobanLevel, draw
-from oneiro.worlds.grid.sokoban.search import MAX_INSIDE, SHIFTS, Distances
+from oneiro.worlds.grid.sokoban.levels import MAX_INSIDE, SHIFTS, Distances, Plan, SokobanLevel, draw
 from oneiro.worlds.grid.sokoban.views import SokobanGlyphs, SokobanRoom
 from oneiro.worlds.levels import PackConfig, pick_level
 

@@ -6,20 +6,95 @@ for the finished board. Puzzles have one solution, and the default budget leaves
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from oneiro.worlds.base import Step, World, draw_level
-from oneiro.worlds.grid.sudoku import views as sudoku_views
+from oneiro.worlds.grid.glyphs import grid_within, views_of
 from oneiro.worlds.grid.sudoku.levels import Puzzle, draw, peers, solutions
-from oneiro.worlds.grid.sudoku.views import SudokuBoard
 from oneiro.worlds.levels import PackConfig, pick_level
+
+# A board as text: each view a pure function, with its inverse where the text says everything --------------------------
+
+
+class SudokuBoard(NamedTuple):
+    """A state: cells row by row, 0 for empty."""
+
+    size: int
+    cells: tuple[int, ...]
+
+    @property
+    def rows(self) -> list[tuple[int, ...]]:
+        return [self.cells[first : first + self.size] for first in range(0, len(self.cells), self.size)]
+
+
+def grid(between: str, board: SudokuBoard) -> str:
+    """One line a row, with a space between cells; else all rows on one line: `| 3 2 4 1 | . 4 . . | ...`."""
+    rows = [" ".join(str(digit) if digit else "." for digit in row) for row in board.rows]
+    return "\n".join(rows) if between else "".join(f"| {row} " for row in rows)
+
+
+def coordinates(board: SudokuBoard) -> str:
+    """The empty cells as one sentence; rows and columns count from 1."""
+    places = [
+        f"({cell // board.size + 1},{cell % board.size + 1})" for cell, digit in enumerate(board.cells) if not digit
+    ]
+    if not places:
+        return "There are no empty positions left."
+    if len(places) == 1:
+        return f"Empty position to be filled is at {places[0]}."
+    return f"Empty positions to be filled are at {', '.join(places)}."
+
+
+View = Callable[[SudokuBoard], str]
+
+VIEWS: dict[str, View] = views_of(grid, coordinates, lambda board: (board.size, board.size), first=1)
+
+
+def read(view: str, shown: str, size: int) -> SudokuBoard | None:
+    """The board a text shows, or None; the list of empty cells alone shows no board."""
+    if view == "coordinates" or len(shown) > 100 * size * size:
+        return None
+    marks = re.findall(r"[0-9.]", grid_within(view, shown)[0])
+    cells = tuple(0 if mark == "." else int(mark) for mark in marks)
+    if len(cells) != size * size or max(cells) > size:
+        return None
+    board = SudokuBoard(size, cells)
+    return board if VIEWS[view](board) == shown else None
+
+
+_R, _C, _V = (f"(?P<{name}>[0-9]{{1,2}})" for name in "rcv")
+_ACTIONS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"\(?{_R}(?:,| ) ?{_C}(?:,| ) ?{_V}\)?",
+        rf"\({_R}, ?{_C}\) ?(?:=|:|->|to) ?{_V}",
+        rf"(?:place|put|write) {_V} (?:at|in|into) row {_R},? (?:and )?col(?:umn)? {_C}",
+        rf"(?:place|put|write) {_V} (?:at|in|into) \({_R}, ?{_C}\)",
+        rf"row {_R},? col(?:umn)? {_C},? (?:value|digit) {_V}",
+    )
+)
+
+
+def read_action(action: str, size: int) -> tuple[int, int] | None:
+    """Cell and digit of `r,c,v` (from 1) or of one of its wordings; None if it is no move on this board."""
+    words = " ".join(action[:200].split()).rstrip(".")
+    for pattern in _ACTIONS:
+        if match := pattern.fullmatch(words):
+            row, column, digit = (int(match[name]) for name in "rcv")
+            inside = all(1 <= number <= size for number in (row, column, digit))
+            return ((row - 1) * size + column - 1, digit) if inside else None
+    return None
+
+
+# The world ------------------------------------------------------------------------------------------------------------
 
 CLUES = {4: 10, 9: 36}
 FEWEST_CLUES = {4: 4, 9: 22}
@@ -57,7 +132,7 @@ class Sudoku(World):
 
     name = "sudoku"
     Config = SudokuConfig
-    views = tuple(sudoku_views.VIEWS)
+    views = tuple(VIEWS)
     variants: ClassVar = {
         "medium": {"clues": 9},
         "hard": {"clues": 6},
@@ -76,7 +151,7 @@ class Sudoku(World):
     def step(self, action: str) -> Step:
         if self.over:
             return self.ended(success=self.board.cells == self.puzzle.solution)
-        move = sudoku_views.read_action(action, self.board.size)
+        move = read_action(action, self.board.size)
         if move is None:
             return self.outcome(0.0, valid=False, effective=False)
         before = self.board.cells
@@ -86,10 +161,10 @@ class Sudoku(World):
         return self.outcome(float(solved), done=solved, success=solved, effective=self.board.cells != before)
 
     def render(self, view: str | None = None) -> str:
-        return sudoku_views.VIEWS[self.view_named(view)](self.board)
+        return VIEWS[self.view_named(view)](self.board)
 
     def parse(self, text: str, view: str | None = None) -> SudokuBoard | None:
-        return sudoku_views.read(self.view_named(view), text, self.config.size)
+        return read(self.view_named(view), text, self.config.size)
 
     @property
     def state(self) -> SudokuBoard:
@@ -188,7 +263,7 @@ def puzzle_for(size: int, clues: int, seed: int, split: str | None, pack: Path |
 
 def puzzle_in(text: str, optimum: int, size: int) -> Puzzle:
     """The puzzle that a pack shows."""
-    board = sudoku_views.read("text", text, size)
+    board = read("text", text, size)
     if board is None or board.cells.count(0) != optimum or not optimum:
         raise ValueError(f"shows no {size}x{size} board with {optimum} empty cells")
     clash = any(

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from oneiro.worlds.base import Step, World, WorldConfig, draw_level, in_split
-from oneiro.worlds.rules.rulebook.drawing import RULES, RulebookGame, RuleBounds, draw_game, draw_things
+from oneiro.worlds.rules.rulebook.drawing import RULES, Names, RulebookGame, RuleBounds, draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import LARGEST, Machine, Things, Value, write
-from oneiro.worlds.rules.rulebook.words import Names
 
 Goal = tuple[tuple[int, int, Value], ...]
 """Object, property and the value it must have, each by its place."""
@@ -218,7 +217,8 @@ def search(game: RulebookGame, start: Situation, goal: Goal, act: Act, depth: in
             opened += 1
             if opened > MAX_SEARCH:
                 return None
-            for action, after in _moves(act, at, actions):
+            for action in actions:
+                after = act(at, action)
                 if reached(after[0], goal):
                     return [*path, action]
                 if _key(after) not in seen:
@@ -226,10 +226,6 @@ def search(game: RulebookGame, start: Situation, goal: Goal, act: Act, depth: in
                     coming.append((after, [*path, action]))
         level = coming
     return None
-
-
-def _moves(act: Act, at: Situation, actions: list[str]) -> Iterator[tuple[str, Situation]]:
-    return ((action, act(at, action)) for action in actions)
 
 
 def _key(at: Situation) -> Situation:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb
 
 INGREDIENTS = ("Flour", "Yeast", "Water")
 COLD, HOT = 20, 200
@@ -14,9 +13,8 @@ BURNS_AFTER = 3
 """Times that bread may lie in a hot oven before it burns."""
 
 
+@needs("Bowl")
 def _can_mix(scene: Scene, bowl: Thing) -> str:
-    if bowl.type != "Bowl":
-        return "That does not work."
     inside = {thing.type for thing in scene.inside(bowl)}
     missing = [name.lower() for name in INGREDIENTS if name not in inside]
     return f"There is no {missing[0]} in the {bowl.name}." if missing else ""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb
 
 VESSELS = ("Kettle", "Cup")
 BOILING = 100
@@ -17,11 +16,8 @@ def _water(scene: Scene, vessel: Thing) -> Thing | None:
     return next(iter(scene.contents_of_type(vessel, "Water")), None)
 
 
+@needs(VESSELS, "Sink", carried=0)
 def _can_fill(scene: Scene, vessel: Thing, sink: Thing) -> str:
-    if vessel.type not in VESSELS or sink.type != "Sink":
-        return "That does not work."
-    if not scene.is_carried(vessel):
-        return f"You do not carry the {vessel.name}."
     return f"The {vessel.name} is not empty." if _water(scene, vessel) else ""
 
 
@@ -30,11 +26,8 @@ def _fill(scene: Scene, vessel: Thing, sink: Thing) -> str:
     return f"You fill the {vessel.name} with water."
 
 
+@needs(VESSELS, (*VESSELS, "Sink"), carried=0)
 def _can_pour(scene: Scene, vessel: Thing, target: Thing) -> str:
-    if vessel.type not in VESSELS or target.type not in (*VESSELS, "Sink"):
-        return "That does not work."
-    if not scene.is_carried(vessel):
-        return f"You do not carry the {vessel.name}."
     if not _water(scene, vessel):
         return f"There is no water in the {vessel.name}."
     return f"There is water in the {target.name} already." if _water(scene, target) else ""

@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, always, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place, some_of
-from oneiro.worlds.textgame.verbs import Verb
 
 SNACKS = ("apple", "cookie", "pretzel", "muffin", "orange juice", "sandwich")
 COINS = {5: "nickel", 10: "dime", 25: "quarter"}
-
-
-def _can_insert(scene: Scene, coin: Thing, machine: Thing) -> str:
-    if coin.type != "Coin" or machine.type != "Machine":
-        return "That does not work."
-    return "" if scene.is_carried(coin) else f"You do not carry the {coin.name}."
 
 
 def _insert(scene: Scene, coin: Thing, machine: Thing) -> str:
@@ -24,9 +17,8 @@ def _insert(scene: Scene, coin: Thing, machine: Thing) -> str:
     return f"The {machine.name} shows {machine['credit']}."
 
 
+@needs("Button")
 def _can_press(scene: Scene, button: Thing) -> str:
-    if button.type != "Button":
-        return "That does not work."
     return "" if scene.the("Machine")["credit"] >= button["price"] else "There is not enough credit."
 
 
@@ -60,7 +52,7 @@ Coin: value is what it is worth. Purse: isOpenable; what is in it is out of reac
         Verb(
             "insert {} into {}",
             "X must be a Coin that the player carries and Y a Machine: X vanishes, and credit of Y rises by its value.",
-            _can_insert,
+            needs("Coin", "Machine", carried=0)(always),
             _insert,
         ),
         Verb(

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, can_turn_on, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb, can_turn_on
 
 CLOTHES = ("shirt", "towel", "sock", "jacket", "blanket")
 SOAKED = 2
 
 
+@needs("Soap", "Washer", carried=0)
 def _can_add(scene: Scene, soap: Thing, machine: Thing) -> str:
-    if soap.type != "Soap" or machine.type != "Washer":
-        return "That does not work."
-    if not scene.is_carried(soap):
-        return f"You do not carry the {soap.name}."
     return f"There is soap in the {machine.name} already." if machine["hasSoap"] else ""
 
 

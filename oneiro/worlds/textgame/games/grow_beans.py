@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb
 
 SPROUTS_AT = 2
 PLANTS = ("Seed", "Sprout", "BeanPlant")
@@ -34,11 +33,8 @@ def _fill(scene: Scene, thing: Thing, source: Thing) -> str:
     return f"You fill the {thing.name} with water."
 
 
+@needs("Pot", "WateringCan", carried=1)
 def _can_water(scene: Scene, pot: Thing, can: Thing) -> str:
-    if pot.type != "Pot" or can.type != "WateringCan":
-        return "That does not work."
-    if not scene.is_carried(can):
-        return f"You do not carry the {can.name}."
     return "" if can["water"] else f"The {can.name} is empty."
 
 

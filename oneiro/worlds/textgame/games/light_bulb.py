@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb
 from oneiro.worlds.textgame.scene import Scene, Thing, clutter, place, some_of
-from oneiro.worlds.textgame.verbs import Verb
 
 COLOURS = ("red", "blue", "green", "black", "white", "yellow", "brown", "grey")
 ENDS = 2

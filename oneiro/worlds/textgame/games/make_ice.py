@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb
 
 ROOM_TEMPERATURE = 20
 VESSELS = ("Tray", "Glass")
 
 
+@needs(VESSELS, "Tap", carried=0)
 def _can_fill(scene: Scene, tray: Thing, tap: Thing) -> str:
-    if tray.type not in VESSELS or tap.type != "Tap":
-        return "That does not work."
-    if not scene.is_carried(tray):
-        return f"You do not carry the {tray.name}."
     return f"The {tray.name} is not empty." if tray.contains else ""
 
 

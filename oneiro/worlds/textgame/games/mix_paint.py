@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, always, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb
 
 MIXTURES = {
     frozenset(("red", "yellow")): "orange",
@@ -29,10 +28,6 @@ def mixture(first: str, second: str) -> str:
     return first if first == second else MIXTURES.get(frozenset((first, second)), MUD)
 
 
-def _can_mix(scene: Scene, first: Thing, second: Thing) -> str:
-    return "" if first.type == second.type == "Paint" else "That does not work."
-
-
 def _mix(scene: Scene, first: Thing, second: Thing) -> str:
     colour = mixture(first["colour"], second["colour"])
     scene.remove(first)
@@ -41,9 +36,8 @@ def _mix(scene: Scene, first: Thing, second: Thing) -> str:
     return f"You get {colour} paint."
 
 
+@needs("Canvas", "Paint")
 def _can_paint(scene: Scene, canvas: Thing, paint: Thing) -> str:
-    if canvas.type != "Canvas" or paint.type != "Paint":
-        return "That does not work."
     return "" if scene.is_carried(scene.the("Brush")) else "You carry no brush."
 
 
@@ -77,7 +71,7 @@ Cabinet: isOpenable; what is in it is out of reach while it is closed.
         Verb(
             "mix {} with {}",
             "X and Y must be Paint: both vanish, and paint of the mixed colour comes into being in the room.",
-            _can_mix,
+            needs("Paint", "Paint")(always),
             _mix,
         ),
         Verb(

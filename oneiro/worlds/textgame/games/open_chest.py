@@ -6,9 +6,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, can_close, can_open, needs
 from oneiro.worlds.textgame.scene import AGENT, Scene, Thing, clutter, one_of, place, some_of
-from oneiro.worlds.textgame.verbs import Verb, can_close, can_open
 
 ROOMS = ("hall", "attic", "cellar", "study", "pantry", "bedroom")
 COLOURS = ("red", "blue", "green", "golden", "silver", "black")
@@ -29,9 +28,8 @@ def _leads(scene: Scene, door: Thing, other: Thing) -> bool:
     return there is not None and there.name == door["leadsTo"]
 
 
+@needs("Door")
 def _can_go(scene: Scene, door: Thing) -> str:
-    if door.type != "Door":
-        return "That does not work."
     return "" if door["isOpen"] else f"The {door.name} is closed."
 
 

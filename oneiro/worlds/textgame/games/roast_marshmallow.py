@@ -4,18 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from oneiro.worlds.textgame.game import GameRules
+from oneiro.worlds.textgame.game import GameRules, Verb, always, needs
 from oneiro.worlds.textgame.scene import Scene, Spec, Thing, clutter, one_of, place
-from oneiro.worlds.textgame.verbs import Verb
 
 GOLDEN = 2
 """Times over the fire that make a marshmallow golden; once more burns it."""
-
-
-def _can_chop(scene: Scene, trunk: Thing, axe: Thing) -> str:
-    if trunk.type != "Trunk" or axe.type != "Axe":
-        return "That does not work."
-    return "" if scene.is_carried(axe) else f"You do not carry the {axe.name}."
 
 
 def _chop(scene: Scene, trunk: Thing, axe: Thing) -> str:
@@ -26,11 +19,8 @@ def _chop(scene: Scene, trunk: Thing, axe: Thing) -> str:
     return "You chop the trunk into two logs."
 
 
+@needs("FirePit", "Matches", carried=1)
 def _can_light(scene: Scene, pit: Thing, matches: Thing) -> str:
-    if pit.type != "FirePit" or matches.type != "Matches":
-        return "That does not work."
-    if not scene.is_carried(matches):
-        return f"You do not carry the {matches.name}."
     if pit["isBurning"]:
         return f"The {pit.name} is burning already."
     return "" if scene.contents_of_type(pit, "Log") else f"There is no wood in the {pit.name}."
@@ -44,11 +34,8 @@ def _light(scene: Scene, pit: Thing, matches: Thing) -> str:
     return f"You light the wood in the {pit.name}."
 
 
+@needs("Marshmallow", "FirePit", carried=0)
 def _can_roast(scene: Scene, food: Thing, pit: Thing) -> str:
-    if food.type != "Marshmallow" or pit.type != "FirePit":
-        return "That does not work."
-    if not scene.is_carried(food):
-        return f"You do not carry the {food.name}."
     return "" if pit["isBurning"] else f"The {pit.name} is not burning."
 
 
@@ -57,11 +44,8 @@ def _roast(scene: Scene, food: Thing, pit: Thing) -> str:
     return f"You hold the {food.name} over the fire."
 
 
+@needs("Marshmallow", carried=0)
 def _can_eat(scene: Scene, food: Thing) -> str:
-    if food.type != "Marshmallow":
-        return "That does not work."
-    if not scene.is_carried(food):
-        return f"You do not carry the {food.name}."
     return "" if food["roasted"] == GOLDEN else f"The {food.name} is not golden."
 
 
@@ -94,7 +78,7 @@ Marshmallow: golden when roasted is {GOLDEN}; when roasted is greater, it is bur
             "chop {} with {}",
             "X must be a Trunk and Y an Axe that the player carries: X vanishes, and two logs with its burns come into "
             "being in the room.",
-            _can_chop,
+            needs("Trunk", "Axe", carried=1)(always),
             _chop,
         ),
         Verb(
