@@ -47,14 +47,13 @@ def _words(world: World) -> Mapping[str, str]:
 
 def _grid(model: Playable) -> PlayTable:
     from oneiro.agents.planning.base import PlannerSettings
-    from oneiro.agents.planning.grids import every_action, grid_rule
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
+    from oneiro.agents.planning.rules import every_action, grid_rule
     from oneiro.agents.planning.values import RuleValue
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached
-    from oneiro.tasks.grid.model import GridMetadata, GridModel
-    from oneiro.tasks.grid.predictor import GridPredictor
+    from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor
 
     language = languages.load(str(model.weights))
     metadata = GridMetadata.model_validate(language.metadata)
@@ -69,15 +68,14 @@ def _grid(model: Playable) -> PlayTable:
 
 
 def _textgame(model: Playable) -> PlayTable:
-    from oneiro.agents.planning import textgames
     from oneiro.agents.planning.base import PlannerSettings
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
+    from oneiro.agents.planning.rules import observe_game, possible_commands, score_rule
     from oneiro.agents.planning.values import RuleValue
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
-    from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+    from oneiro.tasks.textgame.model import TextGameDynamics, TextGameMetadata, TextGameModel
     from oneiro.tasks.textgame.predictor import TextGamePredictor
-    from oneiro.tasks.textgame.world import TextGameDynamics
     from oneiro.worlds.textgame.crawl import own_rules
 
     language = languages.load(str(model.weights))
@@ -85,8 +83,8 @@ def _textgame(model: Playable) -> PlayTable:
     task = TextGamePredictor(metadata.task, rules=own_rules())
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, ROWS), metadata.sampling))
     settings = PlannerSettings(depth=1, proposals=ROWS)
-    search = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), settings)
-    return textgame_table(PlanningPolicy(search, textgames.observe))
+    search = make_planner(dynamics, possible_commands(), RuleValue(score_rule), settings)
+    return textgame_table(PlanningPolicy(search, observe_game))
 
 
 def _pages(model: Playable) -> PlayTable:
@@ -133,7 +131,7 @@ def textgame_table(policy: PlanningPolicy[Any]) -> PlayTable:
 def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> PlayTable:
     """Tasks on our own sites, in the text browser; a click names the line of the true page."""
     from oneiro.agents.planning.webpages import offered_in
-    from oneiro.tasks.webpage.dynamics import BrowsedPage
+    from oneiro.tasks.webpage.model import BrowsedPage
     from oneiro.tasks.webpage.rollout import carry_over
     from oneiro_web.plugin import WebWorld
     from oneiro_web.sites.base import styles
@@ -172,7 +170,7 @@ def _agent(model: Playable) -> PlayTable:
     """An agent that writes the next state before it acts."""
     from oneiro.agents.loading import AgentMetadata
     from oneiro.agents.planning.agent_model import SAMPLES, ImaginingAgent
-    from oneiro.agents.planning.grids import grid_rule
+    from oneiro.agents.planning.rules import grid_rule
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached
@@ -202,7 +200,7 @@ def _agent(model: Playable) -> PlayTable:
 def _physics(model: Playable) -> PlayTable:
     from oneiro.agents.planning.base import EveryAction, PlannerSettings
     from oneiro.agents.planning.policy import PlanningPolicy, make_planner
-    from oneiro.agents.planning.rooms import goal_rule
+    from oneiro.agents.planning.rules import room_rule
     from oneiro.agents.planning.values import RuleValue
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
@@ -216,7 +214,7 @@ def _physics(model: Playable) -> PlayTable:
     task = PhysicsPredictor(metadata.task)
     dynamics = PhysicsDynamics(task, PhysicsModel(task, Engine(language, ROWS), metadata.sampling))
     search: Planner[PhysicsSituation] = make_planner(
-        dynamics, EveryAction(lambda state: WORDS), RuleValue(goal_rule), PlannerSettings(depth=4)
+        dynamics, EveryAction(lambda state: WORDS), RuleValue(room_rule), PlannerSettings(depth=4)
     )
     return physics_table(PlanningPolicy(search, lambda world: observe(world, task.config.view)), model.settings)
 
@@ -248,7 +246,7 @@ def _rulebook(model: Playable) -> PlayTable:
     from oneiro.models import language as languages
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached, Malformed
-    from oneiro.tasks.rules.rulebook.dynamics import RulebookDynamics
+    from oneiro.tasks.rules.rulebook.evaluation import RulebookDynamics
     from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
     from oneiro.tasks.rules.rulebook.task import RulebookMetadata, RulebookModel
     from oneiro.worlds.rules.rulebook.world import RulebookWorld

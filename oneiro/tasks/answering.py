@@ -11,7 +11,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Generic, TypeVar, overload
 
 import numpy as np
@@ -113,12 +113,11 @@ def dense_row(chat: ChatFormat, pieces: Iterable[tuple[str, bool]], target: str)
     return Row([Segment(ids, role="assistant", weights={"ce": ce})])
 
 
-@dataclass(frozen=True)
 class LazyRows(Sequence[Row]):
     """Rows of SFT, made when they are learned: each has rules of its own, and there may be hundreds of thousands."""
 
-    make: Callable[[int], Row]
-    rows: int
+    def __init__(self, make: Callable[[int], Row], rows: int) -> None:
+        self.make, self.rows = make, rows
 
     def __len__(self) -> int:
         return self.rows
@@ -131,6 +130,30 @@ class LazyRows(Sequence[Row]):
         if isinstance(number, slice):
             return [self[place] for place in range(self.rows)[number]]
         return self.make(range(self.rows)[number])
+
+
+class SharedPrompts:
+    """Token rows whose prompts begin alike: that part is a segment of its own, which a group of rows shares."""
+
+    def __init__(self, chat: ChatFormat) -> None:
+        self.chat = chat
+        self.shared = lru_cache(maxsize=512)(self._shared)
+
+    def row(self, shared: str, own: str, answer: str) -> Row:
+        """The two parts of a prompt, and its answer: the loss is on the answer and its end."""
+        chat = self.chat
+        return Row(
+            [
+                given(self.shared(shared)),
+                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)])),
+                given(chat.encode(answer), "assistant", ce=1.0),
+                given([chat.end], "assistant", ce=1.0),
+            ],
+            shared_segments=1,
+        )
+
+    def _shared(self, text: str) -> Tokens:
+        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
 
 
 def create_tiny(
@@ -167,12 +190,29 @@ class JudgedAnswer:
     task: str
     """Which case was asked about."""
     world: str
-    turn: dict[str, Any]
-    """What records and viewers show."""
+    state: str
+    action: str | None
+    """None: nobody acted, the question is about the state alone."""
+    reply: str
+    prediction: str | None
+    """What the reply says; None: it cannot be read."""
+    next_state: str
     reward: Reward
     success: bool
-    info: dict[str, Any]
-    """What the means of a step are made of."""
+    parts: Mapping[str, float]
+    """What the means of a step are made of, by their metric."""
+
+    @property
+    def turn(self) -> dict[str, Any]:
+        """What records and viewers show."""
+        return {
+            "state": self.state,
+            "actions": [] if self.action is None else [{"action": self.action}],
+            "reply": self.reply,
+            "prediction": self.prediction,
+            "next_state": self.next_state,
+            "reward": self.reward.value,
+        }
 
 
 def play(
@@ -204,16 +244,25 @@ def episode(judged: JudgedAnswer, sample: Sample, prompt: Tokens, group: int = 0
         group=group,
         task=judged.task,
         world=judged.world,
-        info={"turns": [judged.turn], **judged.info},
+        info={"turns": [judged.turn], "parts": {**judged.parts, "malformed": float(judged.prediction is None)}},
     )
 
 
 # In a run -------------------------------------------------------------------------------------------------------------
 
 
-def means(parts: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """The mean of each part that has any values."""
-    return {name: sum(values) / len(values) for name, values in parts.items() if values}
+def means(rows: Iterable[Mapping[str, float]], prefix: str = "") -> dict[str, float]:
+    """The mean of each part over the rows that have it."""
+    parts: dict[str, list[float]] = {}
+    for row in rows:
+        for name, value in row.items():
+            parts.setdefault(prefix + name, []).append(value)
+    return {name: sum(values) / len(values) for name, values in sorted(parts.items())}
+
+
+def describe(episodes: Sequence[Episode]) -> dict[str, float]:
+    """What a step's answers were like."""
+    return means({**e.info["parts"], "truncated": float(e.finish_reason is FinishReason.LENGTH)} for e in episodes)
 
 
 def some(cases: Sequence[CaseT], count: int, seed: int, name: str) -> list[CaseT]:
@@ -265,16 +314,16 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         """One answer with what it earned."""
 
     @abstractmethod
-    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        """What a step's answers were like."""
-
-    @abstractmethod
     def validation_cases(self, count: int) -> Sequence[CaseT]:
         """Cases that are answered during RL."""
 
     @abstractmethod
+    def grade(self, case: CaseT, text: str) -> Mapping[str, float]:
+        """What the means of an evaluation on the way are made of, by their metric."""
+
     def accuracy(self, model: AnsweringModel[TaskT, Any], cases: Sequence[CaseT], prefix: str) -> dict[str, float]:
         """Means over greedy answers to a few cases, as metrics `PREFIX_...`."""
+        return means((self.grade(case, text) for case, text in zip(cases, model(cases), strict=True)), f"{prefix}_")
 
     @property
     def before(self) -> str:
@@ -367,7 +416,7 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         return Rollout(
             play_step,
             record,
-            self.describe,
+            describe,
             evaluate=lambda step: self.accuracy(model, self.validation_cases(recipe.evaluation.eval_subset), "eval"),
             max_tokens=recipe.sampling.max_tokens,
             validate=validate,

@@ -65,9 +65,9 @@ class Predictor(ABC, Generic[CaseT, PromptT, AnswerT, PredictionT]):
     name: ClassVar[str]
 
     @property
-    @abstractmethod
     def reward_range(self) -> tuple[float, float]:
         """The least and the greatest reward any answer can get."""
+        return 0.0, 1.0
 
     @abstractmethod
     def prompt(self, case: CaseT) -> PromptT:
@@ -217,7 +217,7 @@ class LearnedWorld(World):
 # By name --------------------------------------------------------------------------------------------------------------
 
 PREDICTORS: dict[str, str] = {
-    "grid": "oneiro.tasks.grid.predictor:GridPredictor",
+    "grid": "oneiro.tasks.grid:GridPredictor",
     "physics": "oneiro.tasks.rules.physics:PhysicsPredictor",
     "rulebook": "oneiro.tasks.rules.rulebook.predictor:RulebookPredictor",
     "text-game": "oneiro.tasks.textgame.predictor:TextGamePredictor",

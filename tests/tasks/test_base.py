@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks import base
 from oneiro.tasks.base import LearnedWorld, Malformed, Predictor
-from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake
-from oneiro.tasks.grid.predictor import GridPredictor
+from oneiro.tasks.grid import GridPredictor, LearnedFrozenLake, TrueLake
 from oneiro.tasks.rules.physics import PhysicsPredictor
 from oneiro.tasks.rules.physics_data import CaseSampler
+from oneiro.tasks.textgame.model import LearnedTextGame
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
-from oneiro.tasks.textgame.world import LearnedTextGame
-from oneiro.tasks.video.world import LearnedFrames, LearnedVideo, LearnedVideoConfig
 from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.rollout import true_predictor as page_predictor
@@ -33,7 +30,7 @@ from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.world import TextGameConfig
 from oneiro_web.env import WebConfig
 from tests.tasks.grid.test_grid import walk
-from tests.tasks.video.test_predictor import clips_and_cases, model_of, task_of
+from tests.tasks.video.test_predictor import clips_and_cases, task_of
 from tests.tasks.webpage.cases import recorded
 
 
@@ -96,7 +93,7 @@ def test_the_lookup_answers_a_training_case_with_its_own_outcome(subject: Subjec
         assert task.reward(lookup(case), case).value == pytest.approx(task.reward(task.target(case), case).value)
 
 
-@pytest.fixture(params=["text-game", "web-page", "grid", "video"])
+@pytest.fixture(params=["text-game", "web-page", "grid"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none"))
@@ -104,24 +101,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "web-page":
         pages = WebPagePredictor(WebPagePredictorConfig(lines=14, brief=True))
         return LearnedPage(pages, page_predictor(pages, recorded()), WebConfig(sites=("reddit",), max_actions=5))
-    if request.param == "grid":
-        config = FrozenLakeConfig(max_actions=6)
-        return LearnedFrozenLake(TrueLake(FrozenLake(config)), config)
-    puck.record(tmp_path, 4, 12, 16, seed=0)
-    episodes = open_episodes(tmp_path, every=2)
-    video = task_of("multi", episodes)
-    starts = np.stack([episodes[i].image[0] for i in range(4)])
-    camera = LearnedFrames(video, Engine(model_of(video)), SamplingSettings())
-    bright = lambda frames: frames.mean(axis=(1, 2, 3)) > 300  # noqa: E731  (never)
-    return LearnedVideo(camera, {"train": starts[:2], "eval": starts[2:]}, bright, LearnedVideoConfig(max_actions=4))
+    config = FrozenLakeConfig(max_actions=6)
+    return LearnedFrozenLake(TrueLake(FrozenLake(config)), config)
 
 
 def played(world: LearnedWorld, seed: int, member: int = 0) -> list[Any]:
     rng, seen = np.random.default_rng(seed), [world.reset(seed=seed, options={"split": "eval", "member": member})]
     while not world.over:
         seen.append(world.step(world.random_action(rng)))
-        if isinstance(world, LearnedVideo):
-            seen.append(world.frame().tobytes())
     return seen
 
 
@@ -138,16 +125,6 @@ def test_an_action_it_does_not_understand_costs_one_action_and_changes_nothing(w
     world.reset(seed=1, options={"split": "eval"})
     _, reward, _, _, info = world.step("\x00 do what I mean " * 50)
     assert reward == 0 and not info["valid"] and not info["effective"] and world.taken == 1
-
-
-def test_members_of_a_group_see_different_futures_of_one_start(tmp_path: Path) -> None:
-    puck.record(tmp_path, 4, 12, 16, seed=0)
-    episodes = open_episodes(tmp_path, every=2)
-    video = task_of("multi", episodes)
-    camera = LearnedFrames(video, Engine(model_of(video)), SamplingSettings())
-    world = LearnedVideo(camera, {"eval": episodes[0].image[:1]}, config=LearnedVideoConfig(max_actions=3))
-    one, two = played(world, 0, member=0), played(world, 0, member=1)
-    assert one[0] == two[0] and one[1:] != two[1:]
 
 
 @pytest.mark.parametrize("target", ["oneiro.tasks.base:Malformed", "oneiro.tasks.base:predictor_class"])

@@ -25,8 +25,7 @@ from oneiro.rundir.records import read_lines
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.grid.model import GridMetadata, GridModel, word_of
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
+from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor, GridPredictorConfig, GridTransition, word_of
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import config_for

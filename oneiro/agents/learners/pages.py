@@ -30,8 +30,15 @@ from oneiro.runtime import distributed, files, seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, pages_in
-from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
+from oneiro.tasks.webpage.model import (
+    TEXTS,
+    BrowsedPage,
+    NextPages,
+    WebPageMetadata,
+    WebPageModel,
+    create_tiny,
+    pages_in,
+)
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.record import RecordingWeb

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from oneiro.agents.pages import NODE, unquote
+from oneiro.agents.prompts import NODE, unquote
 
 ENDING = re.compile(r"(?:ings?|ed|es|s|e)$")
 """What a word loses before it is compared: 'stars' and 'star', 'removed' and 'remove'."""

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
 from oneiro.agents.linear.features import PageFeatures, parts, stems
-from oneiro.agents.pages import compact
+from oneiro.agents.prompts import compact
 from oneiro.episode import Sample
 from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds

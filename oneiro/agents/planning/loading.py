@@ -8,11 +8,11 @@ from typing import Any
 
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.planning import textgames, webpages
+from oneiro.agents.planning import webpages
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import Planner, PlannerSettings, Propose
-from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
+from oneiro.agents.planning.rules import every_action, grid_rule, observe_game, possible_commands, score_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.chat import ChatFormat
@@ -21,13 +21,10 @@ from oneiro.models.locate import METADATA
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.grid.model import GridMetadata, GridModel
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig
-from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor, GridPredictorConfig
+from oneiro.tasks.textgame.model import TextGameDynamics, TextGameMetadata, TextGameModel
 from oneiro.tasks.textgame.predictor import TextGamePredictor
-from oneiro.tasks.textgame.world import TextGameDynamics
-from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, pages_in
-from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import BrowsedPage, PageDynamics, WebPageMetadata, WebPageModel, pages_in
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.slot_model import FILE as PAGE_MODEL
 from oneiro.tasks.webpage.slot_model import SlotModel
@@ -117,8 +114,8 @@ def _text_game(
         raise OneiroError(f"the model at {model} predicts text games; give --world textgame:NAME, not {world}")
     task = TextGamePredictor(metadata.task, rules=own_rules())
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, rows), metadata.sampling))
-    search = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
-    return WorldChoice(name=world, **settings), search, textgames.observe
+    search = make_planner(dynamics, possible_commands(), RuleValue(score_rule), planner)
+    return WorldChoice(name=world, **settings), search, observe_game
 
 
 def _slot_model(

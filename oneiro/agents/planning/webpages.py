@@ -12,7 +12,7 @@ from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.agents.planning.page_values import ON_THE_WAY
 from oneiro.runtime import seeds
-from oneiro.tasks.webpage.dynamics import BrowsedPage
+from oneiro.tasks.webpage.model import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
 from oneiro.tasks.webpage.world import goal_of, reaches
 from oneiro.worlds.base import World

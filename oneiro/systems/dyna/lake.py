@@ -30,7 +30,7 @@ from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaLakeRecipe
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Cached
-from oneiro.tasks.grid.model import GridMetadata, LearnedFrozenLake, predict_together
+from oneiro.tasks.grid import GridMetadata, LearnedFrozenLake, predict_together
 from oneiro.worlds.levels import distinct_seeds
 
 

@@ -28,8 +28,8 @@ from oneiro.systems.policy_eval.agreement import (
     FrameModel,
     tables,
 )
-from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.policy_eval.train import (
+from oneiro.systems.policy_eval.policies import (
+    PixelPolicy,
     PolicyTrainingSettings,
     Progress,
     Say,
@@ -38,7 +38,7 @@ from oneiro.systems.policy_eval.train import (
     policies_of,
     quiet,
 )
-from oneiro.tasks.video.command import open_models
+from oneiro.tasks.video.evaluation import open_models
 from oneiro.tasks.video.model import PRETRAIN, open_model
 from oneiro.tasks.video.world import LearnedFrames
 from oneiro.worlds.robot.drawer import draw_start

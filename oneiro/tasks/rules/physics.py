@@ -90,14 +90,9 @@ class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
     """Exact prediction of the displacement. The reward is 1 for the exact one and 0 otherwise."""
 
     name: ClassVar[str] = "physics"
-    Config: ClassVar[type[PhysicsPredictorConfig]] = PhysicsPredictorConfig
 
     def __init__(self, config: PhysicsPredictorConfig | None = None) -> None:
         self.config = config if config is not None else PhysicsPredictorConfig()
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def pieces(self, case: PhysicsSituation) -> Iterator[tuple[str, bool]]:
         """The prompt in parts, each with whether it is an outcome; SFT learns all of these besides the answer."""

@@ -18,13 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.episode import Row, given
+from oneiro.episode import Row
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro.tasks.answering import some
+from oneiro.tasks.answering import LazyRows, SharedPrompts, some
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
@@ -243,7 +243,7 @@ def some_rows(data: Sequence[Transition], rows: int, seed: int) -> list[Transiti
     return some(data, rows, seed, "test rows")
 
 
-class AnswerRows(Sequence[Row]):
+class AnswerRows(LazyRows):
     """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
 
     A row's first segment is what all commands in one situation share. `groups` are the row numbers that are learned
@@ -257,36 +257,16 @@ class AnswerRows(Sequence[Row]):
         groups: Sequence[Sequence[int]],
         own: bool = False,
     ) -> None:
-        self.chat, self.example, self.groups = chat, example, groups
+        self.prompts, self.example, self.groups = SharedPrompts(chat), example, groups
         # Without augmentation a row is the same in every group, and the cache keeps it once.
-        self.places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
+        places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
         # Epochs come back to the same rows, which need not be tokenised again.
-        self.row = lru_cache(maxsize=200_000)(self._row)
-        self.shared = lru_cache(maxsize=512)(self._shared_tokens)
-
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self.row(*place) for place in self.places[index]]
-        return self.row(*self.places[index])
+        row = lru_cache(maxsize=200_000)(self._row)
+        super().__init__(lambda index: row(*places[index]), len(places))
 
     def _row(self, number: int, group: int) -> Row:
-        example, chat = self.example(number, group), self.chat
-        shared, own = cut(example.messages[0]["content"])
-        return Row(
-            [
-                given(self.shared(shared)),
-                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)])),
-                given(chat.encode(example.answer), "assistant", ce=1.0),
-                given([chat.end], "assistant", ce=1.0),
-            ],
-            shared_segments=1,
-        )
-
-    def _shared_tokens(self, text: str) -> Any:
-        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
+        example = self.example(number, group)
+        return self.prompts.row(*cut(example.messages[0]["content"]), example.answer)
 
 
 def training_rows(

@@ -16,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
 from oneiro.tasks.textgame.lookup import TextGameLookup
-from oneiro.tasks.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
 from oneiro.tasks.textgame.parse import (
     MARKER,
     Output,
@@ -36,7 +35,17 @@ from oneiro.tasks.textgame.prompt import (
     rules_text,
     situation_text,
 )
-from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge, question
+from oneiro.tasks.textgame.score import (
+    EXACT_SHARE,
+    MAX_TASK_REWARD,
+    AnswerOutcome,
+    AskedStep,
+    OfficialScore,
+    judge,
+    official_score,
+    official_score_of,
+    question,
+)
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 
@@ -81,7 +90,6 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     """The prediction task over transitions of any text game whose state is JSON."""
 
     name: ClassVar[str] = "text-game"
-    Config: ClassVar[type[TextGamePredictorConfig]] = TextGamePredictorConfig
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A trained video predictor in the place of a camera and of a world: show it a start, give it an action, see a frame.
+"""A trained video predictor in the place of a camera: show it a start, give it an action, see a frame.
 
 It continues from its own frames for as long as it is asked. The window slides: before every prediction the model sees
 as many of its last frames and actions as a row of its training held.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from hashlib import blake2b
@@ -17,33 +17,23 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
 from oneiro.models.video.tokenizer import images
 from oneiro.runtime import seeds
-from oneiro.runtime.seeds import derive
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.base import Dynamics, Flaw, Imagined, LearnedWorld, Malformed
+from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.tasks.video.dataset import Clips, Images
 from oneiro.tasks.video.measures import psnr
 from oneiro.tasks.video.predictor import VideoPredictor
-from oneiro.worlds.base import Step, World, WorldConfig, level_key
-from oneiro.worlds.robot.drawer import Robot, read_numbers, write_action
-
-Success = Callable[[Images], NDArray[np.bool_]]
-"""Frames [N, H, W, 3] -> whether the task is done in each."""
+from oneiro.worlds.base import Step, World
+from oneiro.worlds.robot.drawer import Robot, read_numbers
 
 
 class LearnedFrames:
-    """B rollouts at once. `renew`: after so many steps the oldest frame in sight becomes the context; 0: never.
+    """B rollouts at once. The context of the start stays: renewed ones would add the tokenizer's errors up."""
 
-    A context that stays for ever suits a camera that does not move; one that is renewed adds the tokenizer's errors up.
-    """
-
-    def __init__(
-        self, task: VideoPredictor, engine: Engine, sampling: SamplingSettings | None = None, renew: int = 0
-    ) -> None:
-        self.task, self.engine, self.renew = task, engine, renew
+    def __init__(self, task: VideoPredictor, engine: Engine, sampling: SamplingSettings | None = None) -> None:
+        self.task, self.engine = task, engine
         self.sampling = (sampling or SamplingSettings(top_k=100)).model_copy(
             update={"max_tokens": task.layout.frame_tokens, "ignore_eos": True}
         )
@@ -67,30 +57,23 @@ class LearnedFrames:
         frames, taken = frames[:, -self.window :], taken[:, -self.window :]
         encoded = self.task.encode(Clips(frames, taken, frames[:, 0]))
         self.context, self.frames, self.actions = encoded.context, encoded.frames, encoded.actions
-        self.shown = list(np.moveaxis(frames, 1, 0)[:-1])
-        self.taken = list(np.moveaxis(taken, 1, 0)[:-1])
-        self.steps = 0
         return self._show()
 
     def step(self, actions: NDArray[np.float32], seed: int) -> Images:
         """Actions [B, A] -> the frames they lead to, [B, H, W, 3]."""
-        if self.renew and self.steps and self.steps % self.renew == 0:
-            self._look_again()
         self.actions[:, -1] = self.task.bins.encode(actions)
-        self.taken.append(np.asarray(actions, np.float32))
         samples = self.engine.generate(self._prompts(), 1, self.sampling, seed=seed)
         made = np.stack([sample.tokens for (sample,) in samples])
         self.frames = np.concatenate([self.frames, made[:, None]], axis=1)[:, -self.window :]
         # The new frame's action comes with the next step; until then a zero holds its place.
         self.actions = np.concatenate([self.actions, np.zeros_like(self.actions[:, :1])], axis=1)[:, -self.window :]
-        self.steps += 1
         return self._show()
 
     def branch(self) -> LearnedFrames:
         """The same rollout, to be continued in another way."""
         other = copy(self)
-        if hasattr(self, "actions"):  # a rollout has begun; `step` writes into these two
-            other.actions, other.taken = self.actions.copy(), list(self.taken)
+        if hasattr(self, "actions"):  # a rollout has begun; `step` writes into these
+            other.actions = self.actions.copy()
         return other
 
     def _prompts(self) -> list[NDArray[np.int32]]:
@@ -104,96 +87,7 @@ class LearnedFrames:
         return [layout.opening(*row) for row in zip(self.context, frames, actions, strict=True)]
 
     def _show(self) -> Images:
-        frame = images(self.task.decode(self.context, self.frames[:, -1:]))[:, 0]
-        self.shown = [*self.shown, frame][-self.window :]
-        self.taken = self.taken[-self.window :]
-        return frame
-
-    def _look_again(self) -> None:
-        """Encode the frames in sight anew, behind the oldest of them."""
-        steps, frames = self.steps, np.stack(self.shown, axis=1)
-        self.begin(
-            frames, np.stack(self.taken[-(frames.shape[1] - 1) :], axis=1) if len(self.shown) > 1 else frames[:0]
-        )
-        self.steps = steps
-
-
-class LearnedVideoConfig(WorldConfig):
-    """One rollout inside a video model."""
-
-    max_actions: int = Field(default=32, ge=1)
-
-
-class LearnedVideo(LearnedWorld):
-    """One rollout of `LearnedFrames` as a world. An action is a line of numbers; a state is a frame (`frame()`).
-
-    `starts` are true first frames [S, H, W, 3] of each split; `success` decides by the frame whether the task is done,
-    and without it the episode goes on until the actions are used up. Sampling noise follows from seed and member.
-    """
-
-    name = "learned-video"
-    Config = LearnedVideoConfig
-    deterministic = False
-
-    def __init__(
-        self,
-        camera: LearnedFrames,
-        starts: Mapping[str, Images],
-        success: Success | None = None,
-        config: WorldConfig | None = None,
-    ) -> None:
-        super().__init__(config)
-        self.camera, self.starts, self.success = camera, starts, success
-        self._frame: Images | None = None
-        self._reached = False
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        self.begin(seed, options)
-        starts = self.starts[self.split or "eval"]
-        start = starts[self.seed % len(starts)]  # there are as many levels as recorded starts
-        nothing = np.zeros((1, 0, self._entries), np.float32)
-        self._frame, self._reached = self.camera.begin(start[None, None], nothing)[0], False
-        return self.render(), {"key": level_key(start.tobytes())}
-
-    def step(self, action: str) -> Step:
-        if self.over:
-            return self.ended(success=self._reached)
-        numbers = read_numbers(action, self._entries)
-        if numbers is None:
-            return self.outcome(0.0, valid=False, effective=False, malformed=False)
-        # By member, so that attempts at one start differ; by step, so that no step repeats another's noise.
-        noise = derive(self.seed, self.member, self.taken)
-        self._frame = self.camera.step(numbers[None].astype(np.float32), noise)[0]
-        self._reached = self.success is not None and bool(self.success(self._frame[None])[0])
-        return self.outcome(
-            float(self._reached), done=self._reached, success=self._reached, effective=True, malformed=False
-        )
-
-    def frame(self) -> Images:
-        """The current state, uint8 [H, W, 3]."""
-        assert self._frame is not None, "reset the world first"
-        return self._frame
-
-    def render(self, view: str | None = None) -> str:
-        self.view_named(view)
-        height, width, _ = self.frame().shape
-        return f"frame {self.taken}, {height}x{width} pixels"
-
-    @property
-    def instruction(self) -> str:
-        return (
-            f"A video model shows a robot. An action is {self._entries} numbers, for instance "
-            f"{write_action(np.zeros(self._entries))}. You have {self.config.max_actions} actions."
-        )
-
-    def random_action(self, rng: np.random.Generator) -> str:
-        bins = self.camera.task.bins
-        return write_action(rng.uniform(bins.low, bins.high))
-
-    @property
-    def _entries(self) -> int:
-        """Numbers of an action."""
-        return len(self.camera.task.bins.low)
+        return images(self.task.decode(self.context, self.frames[:, -1:]))[:, 0]
 
 
 # As dynamics, for play beside the true world --------------------------------------------------------------------------

@@ -79,7 +79,6 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     """The prediction task over steps of any web world in the accessibility view."""
 
     name: ClassVar[str] = "web-page"
-    Config: ClassVar[type[WebPagePredictorConfig]] = WebPagePredictorConfig
 
     def __init__(
         self, config: WebPagePredictorConfig | None = None, *, examples: Sequence[PageTransition] = ()
@@ -87,10 +86,6 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """`examples` are the training steps that retrieval looks among."""
         self.config = config if config is not None else WebPagePredictorConfig()
         self.examples = examples
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def prompt(self, case: PageSituation) -> Messages:
         """One user message; what all situations share comes first."""

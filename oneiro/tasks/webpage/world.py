@@ -14,8 +14,7 @@ from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.base import LearnedWorld
-from oneiro.tasks.webpage.dynamics import NextPages
-from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import NextPages, WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.parse import record
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY

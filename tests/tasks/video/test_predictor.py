@@ -371,10 +371,9 @@ def test_stepping_gives_the_frames_that_one_long_sample_gives(kind: str, episode
 
 
 @pytest.mark.parametrize("kind", ["single", "multi"])
-@pytest.mark.parametrize("renew", [0, 3])
-def test_a_rollout_goes_on_past_the_window_of_training(kind: str, renew: int, episodes: Episodes) -> None:
+def test_a_rollout_goes_on_past_the_window_of_training(kind: str, episodes: Episodes) -> None:
     task = task_of(kind, episodes)
-    camera = LearnedFrames(task, Engine(model_of(task)), SamplingSettings(), renew)
+    camera = LearnedFrames(task, Engine(model_of(task)), SamplingSettings())
     start = np.stack([episodes[i].image[:1] for i in range(3)])
     first = camera.begin(start, np.zeros((3, 0, 2), np.float32))
     assert first.shape == (3, 16, 16, 3) and first.dtype == np.uint8

@@ -128,14 +128,9 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
     """Rules from observed steps. A prediction is a rulebook."""
 
     name: ClassVar[str] = "written-rules"
-    Config: ClassVar[type[WrittenPredictorConfig]] = WrittenPredictorConfig
 
     def __init__(self, config: WrittenPredictorConfig | None = None) -> None:
         self.config = config if config is not None else WrittenPredictorConfig()
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def pieces(self, case: WrittenCase) -> Iterator[tuple[str, bool]]:
         """The prompt in parts, each with whether it is an outcome; SFT learns all of these besides the rules."""
