@@ -68,7 +68,6 @@ class DialogueSettings(Settings):
 
 
 def show_state(state: str, settings: DialogueSettings) -> str:
-    """A state as the agent reads it."""
     return compact(state) if settings.compact else state
 
 

@@ -280,8 +280,15 @@ def _video(model: Playable) -> PlayTable:
     from oneiro.sampling.engine import Engine
     from oneiro.tasks.base import Cached
     from oneiro.tasks.video import teleop
-    from oneiro.tasks.video.model import open_model
-    from oneiro.tasks.video.world import FilmedRobot, Footage, FrameDynamics, LearnedFrames, footage_of, likeness
+    from oneiro.tasks.video.model import (
+        FilmedRobot,
+        Footage,
+        FrameDynamics,
+        LearnedFrames,
+        footage_of,
+        likeness,
+        open_model,
+    )
     from oneiro.worlds.robot.drawer import Robot, RobotConfig, write_action
 
     language, task, metadata = open_model(model.weights)

@@ -43,7 +43,6 @@ RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}
 
 
 def recipe_class(system: str) -> type[Recipe]:
-    """The recipe class of a system."""
     if system in RENAMED:
         raise OneiroError(f"the system '{system}' is now called '{RENAMED[system]}' (key 'system' of the recipe)")
     kind = plugins.resolve(_target(system), f"system '{system}'")

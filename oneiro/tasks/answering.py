@@ -252,7 +252,6 @@ def episode(judged: JudgedAnswer, sample: Sample, prompt: Tokens, group: int = 0
 
 
 def means(rows: Iterable[Mapping[str, float]], prefix: str = "") -> dict[str, float]:
-    """The mean of each part over the rows that have it."""
     parts: dict[str, list[float]] = {}
     for row in rows:
         for name, value in row.items():

@@ -125,7 +125,6 @@ class Dynamics(ABC, Generic[StateT]):
         return state
 
     def show(self, state: StateT) -> str:
-        """A state for people."""
         return str(state)
 
 
@@ -229,7 +228,6 @@ PREDICTORS: dict[str, str] = {
 
 
 def names() -> list[str]:
-    """Every known predictor, sorted."""
     return sorted(plugins.with_offered("tasks", PREDICTORS))
 
 

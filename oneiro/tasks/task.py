@@ -28,7 +28,6 @@ CONTROL = "SFT continued"
 
 
 def evaluation_stage(row: str) -> str:
-    """The stage that evaluates the model of a row."""
     return {AFTER: "evaluate-rlvr", CONTROL: "evaluate-sft-continued"}.get(row, "evaluate-base")
 
 
@@ -85,7 +84,6 @@ class Task(ABC):
 
     @property
     def control_stages(self) -> Sequence[str]:
-        """The stages of `control`, in order."""
         return ()
 
     def control(self, start: str | None) -> str | None:

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from oneiro.agents.linear import LinearPolicy
-from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.loading import AgentMetadata, LoadedAgent
 from oneiro.agents.planning import webpages
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import Planner, PlannerSettings, Propose
 from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
 from oneiro.agents.planning.rules import every_action, grid_rule, observe_game, possible_commands, score_rule
 from oneiro.agents.planning.values import RuleValue
-from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, load
 from oneiro.models.locate import METADATA
@@ -33,12 +32,17 @@ from oneiro.worlds.textgame.crawl import own_rules
 
 
 @dataclass
-class LoadedPlanner:
+class LoadedPlanner(LoadedAgent):
     """Everything an evaluation needs."""
 
-    world: WorldChoice
     policy: PlanningPolicy[Any]
-    dialogue: DialogueSettings
+
+    @classmethod
+    def of(cls, choice: WorldChoice, policy: PlanningPolicy[Any]) -> LoadedPlanner:
+        """In a world: a turn for each action that it allows."""
+        make_world = choice.maker()
+        form = dialogue(make_world().config.max_actions, policy.predicts)
+        return cls(choice.name, choice.settings, make_world, form, policy)
 
 
 def load_planner(
@@ -62,9 +66,8 @@ def load_planner(
             f"planning needs a world model: {model} is of kind '{kind}', not {known}; train one with plan/frozen-lake"
         )
     choice, search, observe = makers[kind](language, model, world, settings, planner, max_batch_size)
-    most = choice.maker()().config.max_actions
     predicts = kind != "text-game"  # states of text games are shown without what the game answered in words
-    return LoadedPlanner(choice, PlanningPolicy(search, observe, predicts=predicts), dialogue(most, predicts))
+    return LoadedPlanner.of(choice, PlanningPolicy(search, observe, predicts=predicts))
 
 
 def _grid(
@@ -143,12 +146,11 @@ def _page_predictor(
 def _web(
     choice: WorldChoice, dynamics: PageDynamics, propose: Propose[BrowsedPage], planner: PlannerSettings
 ) -> LoadedPlanner:
-    config = choice.maker()().config
-    if config.view != "accessibility":
+    if choice.maker()().config.view != "accessibility":
         raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
     search = make_planner(dynamics, propose, RuleValue(webpages.address_rule), planner)
     policy = PlanningPolicy(search, webpages.observe, webpages.page_goal, predicts=False)
-    return LoadedPlanner(choice, policy, dialogue(config.max_actions, predicts=False))
+    return LoadedPlanner.of(choice, policy)
 
 
 def _trained_world(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldChoice:

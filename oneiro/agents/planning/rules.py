@@ -24,7 +24,6 @@ HALFWAY = 0.5
 
 
 def every_action(world: World) -> EveryAction[str]:
-    """All words of a world."""
     words = world.actions or ()
     return EveryAction(lambda state: words)
 

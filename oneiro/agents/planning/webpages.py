@@ -22,7 +22,6 @@ from oneiro_web.tasks import Evaluation
 
 
 def observe(world: World) -> BrowsedPage:
-    """Where a web world is."""
     assert isinstance(world, WebWorld)
     return BrowsedPage.of(world)
 
@@ -31,7 +30,6 @@ def observe(world: World) -> BrowsedPage:
 
 
 def offered_in(state: BrowsedPage) -> Choice:
-    """The actions that the linear agent knows on a page."""
     return choice(state.text, state.past)
 
 

@@ -128,7 +128,6 @@ class WebVariant(DynaVariant):
         return play(lambda: DreamedWeb(pages, config), planned, dreaming, dialogue, None, seed)
 
     def _real(self, number: int) -> Path:
-        """The true steps of a round."""
         return self.run.path / "data" / f"rl-{self.name}-{number}.parquet"
 
     def _groups(self, number: int) -> Path:

@@ -126,7 +126,6 @@ class LakePlanning(LakeLearner, Planning):
     # What is played
 
     def world_of(self, goal: Goal) -> Callable[[], FrozenLake]:
-        """A factory of lakes with a goal."""
         lakes = lake_of(self.recipe)
         return partial(TargetLake, lakes().config) if goal == "target" else lakes
 

@@ -233,7 +233,6 @@ class PhysicsPlanning(Planning):
 
     @cached_property
     def other(self) -> dict[Context, Context]:
-        """For each context that of the next level."""
         contexts = [start.context for start in self.starts]
         return dict(zip(contexts, [*contexts[1:], contexts[0]], strict=True))
 

@@ -39,8 +39,7 @@ from oneiro.systems.policy_eval.policies import (
     quiet,
 )
 from oneiro.tasks.video.evaluation import open_models
-from oneiro.tasks.video.model import PRETRAIN, open_model
-from oneiro.tasks.video.world import LearnedFrames
+from oneiro.tasks.video.model import PRETRAIN, LearnedFrames, open_model
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
 from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSimulator, TaskName

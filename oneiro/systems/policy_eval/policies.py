@@ -194,7 +194,6 @@ Say = Callable[[str], Any]
 
 
 def quiet(title: str, total: int) -> Bar:
-    """A bar that nobody sees."""
     return Bar(title, total, 0, Console(quiet=True), lambda line: None)
 
 

@@ -175,7 +175,6 @@ class _Index:
             yield self.cases[int(columns[0][place])]
 
     def nearest_in_time(self, game: str, seen: StateView) -> Iterator[Transition]:
-        """The nearest cases by the state that time passes in."""
         if game in self.moments:
             for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:CASES_TRIED]:
                 yield self.cases[self.moment[game, int(moment)]]

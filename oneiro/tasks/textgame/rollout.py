@@ -42,7 +42,6 @@ class TrueRollout:
 
     @classmethod
     def play(cls, game: GameRules, start: Scene, commands: Sequence[str]) -> TrueRollout:
-        """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
             scenes.append(game.step(scenes[-1], command).after)
@@ -230,7 +229,6 @@ def situation_key(situation: Situation) -> str:
 
 
 def wins(game: GameRules, scene: Scene, plan: Sequence[str]) -> bool:
-    """Whether a plan wins the true game."""
     for command in plan:
         scene = game.step(scene, command).after
     return scene.won

@@ -113,7 +113,6 @@ class AnswerOutcome:
 
 
 def judge(step: AskedStep, answer: Prediction | Malformed) -> AnswerOutcome:
-    """Compare an answer with the truth."""
     truth = step.truth()
     if isinstance(answer, Malformed):
         # Not also missed: a table of kinds should say that the form was the trouble.

@@ -91,7 +91,6 @@ class BrowsedPage:
 
     @classmethod
     def of(cls, world: WebWorld) -> BrowsedPage:
-        """Where a web world is."""
         past = tuple(world.grammar.write(action) for action in world.done_so_far)
         page, task = PageState.of(world.page), world.task
         return cls(task.sites[0], task.intent, page, past, past[-HISTORY:], task=task)

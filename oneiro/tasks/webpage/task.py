@@ -74,7 +74,6 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         return create_tiny(self.recipe.model, self.predictor, cases, seeds.derive(self.recipe.seed, "weights"))
 
     def trainable(self, chat: ChatFormat) -> list[PageTransition]:
-        """The training steps whose prompts are short enough."""
         short = short_enough(self.predictor, chat, self.data.train, self.recipe.max_prompt)
         if not short:
             raise OneiroError(f"no prompt has at most max_prompt={self.recipe.max_prompt} tokens; raise it")

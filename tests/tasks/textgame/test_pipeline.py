@@ -38,7 +38,6 @@ from oneiro.tasks.answering import describe, episode, play
 from oneiro.tasks.textgame.command import open_evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,
-    augmentation,
     data_stage,
     open_data,
     row_order,
@@ -256,21 +255,6 @@ def test_sft_rows_put_the_loss_on_the_answer_and_its_end(data: TextGameData) -> 
         learned = row.weights("ce") > 0
         assert answerer.language.decode(row.tokens[learned]) == answerer.task.target(case) + "<|im_end|>"
         assert np.array_equal(row.tokens[~learned], answerer.prompt(case))
-
-
-def test_sft_rows_may_augment_the_state_of_every_group(data: TextGameData) -> None:
-    answerer = make_answerer(data)
-    augment = augmentation(data.train, 1.0, 7)
-    rows = true_rows(answerer.task, answerer.chat, data.train, [[0, 1], [0, 1], [2]], augment)
-    first, second, again, _, other = rows
-    assert np.array_equal(first.prefix, second.prefix) and not np.array_equal(first.prefix, again.prefix)
-    for row, (number, group) in zip((first, second, again, other), ((0, 0), (1, 0), (0, 1), (2, 2)), strict=True):
-        case = augment(data.train[number], group)
-        answer = answerer.language.decode(row.tokens[row.weights("ce") > 0]).removesuffix("<|im_end|>")
-        assert answerer.task.exact(answer, case)
-        assert np.array_equal(row.tokens[row.weights("ce") == 0], answerer.prompt(case))
-    plain = true_rows(answerer.task, answerer.chat, data.train, [[0, 1]], augmentation(data.train, 0.0, 7))
-    assert np.array_equal(plain[0].tokens, true_rows(answerer.task, answerer.chat, data.train, [[0]])[0].tokens)
 
 
 def test_rows_of_one_state_share_all_that_stands_before_the_command(data: TextGameData) -> None:

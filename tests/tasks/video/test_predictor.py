@@ -20,9 +20,15 @@ from oneiro.tasks.video import dataset as video_dataset
 from oneiro.tasks.video import encodings as video_encodings
 from oneiro.tasks.video.dataset import Clips, ReadAhead, VideoDataset, Windows, resize
 from oneiro.tasks.video.encodings import Encodings, SegmentRows
-from oneiro.tasks.video.model import TransformerSettings, create_transformer
+from oneiro.tasks.video.model import (
+    Footage,
+    FrameDynamics,
+    LearnedFrames,
+    TransformerSettings,
+    create_transformer,
+    likeness,
+)
 from oneiro.tasks.video.predictor import Encoded, VideoCase, VideoPredictor, VideoRewardSettings
-from oneiro.tasks.video.world import Footage, FrameDynamics, LearnedFrames, likeness
 from oneiro.worlds.robot import puck as video_toy
 from oneiro.worlds.robot.episodes import ActionBins, Episodes, open_episodes, write_episode
 

@@ -163,7 +163,6 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         return self.prompt(case)[0]["content"]
 
     def answer_by_other_rules(self, case: RuleCase) -> str:
-        """The answer that another game's rules give."""
         book = with_wrong_rules(case, 0).shown
         assert book is not None
         return self.write(case, edits(case.things, obey(case, book).things))

@@ -119,7 +119,6 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
 
     @cached_property
     def looked_up(self) -> list[RuleCase]:
-        """Training questions, for lookups."""
         recipe, scenes = self.recipe, self.scenes("sft")
         count = min(recipe.sft_data.rows or recipe.evaluation.lookup_rows, recipe.evaluation.lookup_rows)
         return [case for number in range(-(-count // recipe.data.questions)) for case in scenes.draw(number)][:count]
@@ -178,7 +177,6 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
 
     @cached_property
     def played(self) -> list[GameTrajectory]:
-        """Random play of some test games."""
         starts = {case.game.key: case for case in reversed(self.test[0])}
         return trajectories(list(starts.values())[: self.recipe.evaluation.trajectories], self.recipe.seed)
 

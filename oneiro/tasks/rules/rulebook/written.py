@@ -262,7 +262,6 @@ def _suggest(game: RulebookGame, book: Rulebook, one: Observed) -> Iterator[Rule
 
 
 def _effects(book: Rulebook, ref: Ref, things: Things, chosen: tuple[int, ...], new: Value) -> list[Effect]:
-    """Effects that give a property its new value."""
     places = book.places
     kind = book.properties[places[ref.property]]
     old = things[chosen["XY".index(ref.role)]][places[ref.property]]
