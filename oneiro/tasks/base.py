@@ -2,8 +2,8 @@
 
 `Predictor` turns a case (a state and action with their true outcome) into a prompt, reads whatever a model answers, and
 says how right it is. It holds no model and learns nothing: the same one serves SFT (`prompt` + `target`), RL (`prompt`
-+ `reward`) and evaluation (`metrics`), and its `baselines` are the rows that every table must show. An answer is a
-string for language models and a row of token ids for video models.
++ `reward`) and evaluation (`metrics`), and its `baselines` are the rows that every table must show. Video has a
+predictor of its own, which handles many segments at once.
 
 `Dynamics` answers batches of (state, action), for planners and learned worlds, whatever a state is. `LearnedWorld` is a
 trained predictor behind the `World` interface.
@@ -222,7 +222,6 @@ PREDICTORS: dict[str, str] = {
     "text-game": "oneiro.tasks.textgame.predictor:TextGamePredictor",
     "written-rules": "oneiro.tasks.rules.rulebook.written:WrittenPredictor",
     "web-page": "oneiro.tasks.webpage.predictor:WebPagePredictor",
-    "video": "oneiro.tasks.video.predictor:VideoPredictor",
 }
 """Name -> `module:Class` of the predictors that come with the package."""
 

@@ -12,9 +12,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from oneiro.models.metadata import ModelMetadata
+from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.answering import AnsweringModel
@@ -74,10 +74,8 @@ def _codes(text: str) -> NDArray[np.int32]:
     return np.array([ord(letter) for letter in text], np.int32)
 
 
-class GridPredictorConfig(BaseModel):
+class GridPredictorConfig(Settings):
     """Which world is predicted, in which view."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     world: WorldChoice = WorldChoice(name="frozen-lake", view="spaced")
     """Its settings decide what a possible state is; the view must show all of it (`World.parse`)."""

@@ -24,13 +24,10 @@ from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorCon
 from oneiro.tasks.webpage.rollout import true_predictor as page_predictor
 from oneiro.tasks.webpage.world import LearnedPage
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
-from oneiro.worlds.robot import puck
-from oneiro.worlds.robot.episodes import open_episodes
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.world import TextGameConfig
 from oneiro_web.env import WebConfig
 from tests.tasks.grid.test_grid import walk
-from tests.tasks.video.test_predictor import clips_and_cases, task_of
 from tests.tasks.webpage.cases import recorded
 
 
@@ -41,8 +38,8 @@ class Subject:
     garbage: list[Any]
 
 
-@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "physics", "video"])
-def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "physics"])
+def subject(request: pytest.FixtureRequest) -> Subject:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="shaped"))
         cases = list(crawl(["bake-bread"], "train", CrawlConfig(levels=2, max_steps=5)))[:24]
@@ -54,17 +51,8 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         lake = FrozenLake(FrozenLakeConfig(view="spaced"))
         steps = [step for seed in range(4) for step in walk(lake, seed, np.random.default_rng(seed))]
         return Subject(GridPredictor(), steps, ["", "P", "G" * 10_000, "\ud800", steps[0].state + "\n_"])
-    if request.param == "physics":
-        drawn = list(map(CaseSampler("train", 0, context=(0, 4)), range(24)))
-        return Subject(PhysicsPredictor(), drawn, ["", " ", "UUUUU", "UD", "U R", "U" * 10_000, "\ud800"])
-    folder = tmp_path_factory.mktemp("pucks")
-    puck.record(folder, 6, 12, 16, seed=0)
-    episodes = open_episodes(folder, every=3)
-    video = task_of("multi", episodes, truth="reconstruction")
-    clips, _ = clips_and_cases(video, episodes)
-    whole = video.target(video.case(clips[:1]))
-    garbage = [whole[:-1], np.zeros(0, np.int32), whole.astype(np.float32), np.full_like(whole, 10**6), whole - 10**6]
-    return Subject(video, [video.case(clips[i : i + 1]) for i in range(len(clips))], garbage)
+    drawn = list(map(CaseSampler("train", 0, context=(0, 4)), range(24)))
+    return Subject(PhysicsPredictor(), drawn, ["", " ", "UUUUU", "UD", "U R", "U" * 10_000, "\ud800"])
 
 
 def test_the_target_is_read_and_no_answer_earns_more(subject: Subject) -> None:

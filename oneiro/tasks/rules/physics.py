@@ -17,8 +17,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from oneiro.recipe import Settings
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.worlds.rules.physics import DISPLACEMENTS
 
@@ -71,10 +71,8 @@ class PhysicsCase(PhysicsSituation):
         yield replace(self, context=())
 
 
-class PhysicsPredictorConfig(BaseModel):
+class PhysicsPredictorConfig(Settings):
     """What the prompt shows."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     view: Literal["sight", "map"] = "sight"
     """sight: two tiles in each direction. map: the whole room."""

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
+from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
 from oneiro.tasks.textgame.lookup import TextGameLookup
@@ -52,10 +53,8 @@ from oneiro.worlds.textgame.state import Kind, Situation, Transition
 Scorer = Literal["strict", "official"]
 
 
-class TextGamePredictorConfig(BaseModel):
+class TextGamePredictorConfig(Settings):
     """What is asked, how it is shown and how it is paid."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     transition: Kind = "full"
     """The whole step with its score, the command alone, time alone ("tick"), or the score alone."""

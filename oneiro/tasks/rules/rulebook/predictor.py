@@ -14,8 +14,9 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from oneiro.recipe import Settings
 from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, with_wrong_rules
@@ -38,10 +39,8 @@ _SYMBOL = re.compile(r"\n|[A-Za-z]+|\d|[.,:;]|[^\sA-Za-z\d.,:;]+")
 _EDIT = re.compile(r"([a-z]{1,12})\.([a-z]{1,12}) ([a-z]{1,12}|[0-9])")
 
 
-class RulebookPredictorConfig(BaseModel):
+class RulebookPredictorConfig(Settings):
     """What the prompt holds and how answers are rewarded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     context: Context = "rules"
     """What is known of the game: its rules, steps that were observed in it, both, or neither."""

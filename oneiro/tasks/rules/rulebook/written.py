@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
@@ -63,10 +63,8 @@ class WrittenDataSettings(Settings):
     """Games with training names and links that are looked at during training."""
 
 
-class WrittenPredictorConfig(BaseModel):
+class WrittenPredictorConfig(Settings):
     """What the prompt shows."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(10, ge=1, le=32)
     """Observed steps; each verb that has rules in its turn."""
