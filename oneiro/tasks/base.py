@@ -129,7 +129,7 @@ class Dynamics(ABC, Generic[StateT]):
 
 
 class Cached(Dynamics[StateT]):
-    """Dynamics that remember every answer until `forget`; `calls` and `predictions` count what was really asked."""
+    """Dynamics that remember every answer; `calls` and `predictions` count what was really asked."""
 
     def __init__(self, inner: Dynamics[StateT], most: int = 1_000_000) -> None:
         self.inner, self.most = inner, most
@@ -144,10 +144,6 @@ class Cached(Dynamics[StateT]):
 
     def knows(self, state: StateT, action: str, outcomes: int = 1) -> bool:
         return (self.key(state), action, outcomes) in self._known
-
-    def forget(self) -> None:
-        """After the model has learned, earlier answers are not its own any more."""
-        self._known.clear()
 
     def predict(
         self, pairs: Sequence[tuple[StateT, str]], outcomes: int = 1, seed: int = 0

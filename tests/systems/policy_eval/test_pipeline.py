@@ -203,7 +203,7 @@ def test_labels_are_read_to_the_last_line_and_wrong_ones_are_named(tmp_path: Pat
         with pytest.raises(OneiroError, match="line 2"):
             real2sim.read_labels(path, **known)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(OneiroError, match="not a text file"):
+    with pytest.raises(OneiroError, match="line 1 is not JSON"):
         real2sim.read_labels(path, **known)
 
 
