@@ -30,9 +30,8 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanTextGameRecipe
-from oneiro.tasks.answering import SFT
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
-from oneiro.tasks.task import RL
+from oneiro.tasks.task import RL, SFT
 from oneiro.tasks.textgame.data import open_data
 from oneiro.tasks.textgame.model import TextGameDynamics
 from oneiro.tasks.textgame.rollout import true_predictor

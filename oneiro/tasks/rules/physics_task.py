@@ -22,7 +22,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, LazyRows, dense_row
+from oneiro.tasks.answering import AnsweringModel, JudgedAnswer, LazyRows, dense_row
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PhysicsCase,
@@ -45,7 +45,7 @@ from oneiro.tasks.rules.physics_data import (
     most_likely,
 )
 from oneiro.tasks.rules.recipe import PhysicsRecipe
-from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage
+from oneiro.tasks.task import AFTER, CONTROL, CURVES, RL, AnsweringTask, evaluation_stage
 from oneiro.worlds.rules.physics import DISPLACEMENTS, GLYPHS, WORDS
 
 _RL = {AFTER: RL}

@@ -17,9 +17,9 @@ from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer
+from oneiro.tasks.answering import JudgedAnswer
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage, intervals_apart
 from oneiro.tasks.textgame import evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,

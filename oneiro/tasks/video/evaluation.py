@@ -279,15 +279,9 @@ class VideoLookup:
     other. Of equally near segments the first counts.
     """
 
-    def __init__(self, dataset: VideoDataset, past: int, most: int = SEGMENTS, seed: int = 0) -> None:
-        """`most` bounds the segments that are kept, and with them memory and time; `seed` draws which."""
-        if not 1 <= past < dataset.length or most < 1:
-            raise OneiroError(
-                f"of {dataset.length} frames 1 to {dataset.length - 1} can be given, and most must be at least 1; "
-                f"got past={past}, most={most}"
-            )
+    def __init__(self, dataset: VideoDataset, past: int) -> None:
         self.dataset, self.past = dataset, past
-        drawn = seeds.generator("video lookup", seed).permutation(len(dataset.windows))[:most]
+        drawn = seeds.generator("video lookup", 0).permutation(len(dataset.windows))[:SEGMENTS]
         # Sorted, so that reading goes through the files in order.
         self.windows: Windows = dataset.windows[np.sort(drawn)]
         """The segments that are looked through, in the order of their episodes."""

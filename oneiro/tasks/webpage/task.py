@@ -17,8 +17,8 @@ from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, true_rows
-from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage, intervals_apart
+from oneiro.tasks.answering import JudgedAnswer, true_rows
+from oneiro.tasks.task import AFTER, CONTROL, CURVES, RL, AnsweringTask, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import PageLookup

@@ -21,7 +21,7 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, LazyRows, SharedPrompts
+from oneiro.tasks.answering import AnsweringModel, JudgedAnswer, LazyRows, SharedPrompts
 from oneiro.tasks.rules.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.cases import RuleCase, Scenes, twin, with_wrong_rules
 from oneiro.tasks.rules.rulebook.evaluation import (
@@ -36,7 +36,7 @@ from oneiro.tasks.rules.rulebook.evaluation import (
     trajectories,
 )
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut, symbols
-from oneiro.tasks.task import AFTER, RL, evaluation_stage
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400

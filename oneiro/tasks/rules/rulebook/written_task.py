@@ -22,7 +22,7 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, LazyRows, dense_row
+from oneiro.tasks.answering import JudgedAnswer, LazyRows, dense_row
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.recipe import WrittenRecipe
 from oneiro.tasks.rules.rulebook.predictor import symbols
@@ -33,7 +33,7 @@ from oneiro.tasks.rules.rulebook.written import (
     draw_case,
     plan_succeeds,
 )
-from oneiro.tasks.task import AFTER, RL, evaluation_stage
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
