@@ -256,7 +256,10 @@ def evaluate_agent(
 
     baselines.require_script(policy)
     evaluation = AgentEvaluationSettings(levels=levels, samples=samples)
-    planner = _load_planner(model, world, settings or {}, plan) if plan is not None else None
+    planner = None
+    if plan is not None:
+        # Search plays, in the words that it needs.
+        planner, server, dialogue = _load_planner(model, world, settings or {}, plan), None, None
     agent = planner or load_agent(model, world, settings or {}, split=split)
     form = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
     # A server plays by the dialogue alone: it has no metadata of ours.
