@@ -176,7 +176,7 @@ class TrueLake(Dynamics[str]):
         return Imagined(self.world.render())
 
 
-class LearnedFrozenLake(LearnedWorld, FrozenLake):
+class LearnedFrozenLake(LearnedWorld, FrozenLake):  # type: ignore[misc]
     """Starts on a true map and continues in predictions, on which the lake's own rule decides reward and end.
 
     `dynamics` may remember (`Cached`): where many worlds are stepped in turn, ask it for all their pairs before.
@@ -187,9 +187,6 @@ class LearnedFrozenLake(LearnedWorld, FrozenLake):
     def __init__(self, dynamics: Dynamics[str], config: WorldConfig | None = None) -> None:
         super().__init__(config)
         self.dynamics = dynamics
-
-    def ceiling(self) -> None:  # type: ignore[override]
-        return None  # the rules do not hold in here
 
     def step(self, action: str) -> Step:
         if self.over:

@@ -102,9 +102,6 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
     def state(self) -> PageState:
         return self.present
 
-    def oracle(self) -> str | None:
-        return None  # its script holds for true pages
-
 
 def page_of(state: PageState, before: Page) -> Page:
     """Lines as a page: nodes with roles and names, and no elements behind them."""

@@ -35,6 +35,7 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import describe, episode, play
+from oneiro.tasks.base import Malformed
 from oneiro.tasks.textgame.command import open_evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,
@@ -205,6 +206,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: TextGameD
             told = episode(judge_answer(task, case, text), sample, answerer.prompt(case))
             assert sum(sum(values) for values in told.terms.values()) == pytest.approx(told.score)
             assert told.score == pytest.approx(task.reward(text, case).value)
+            assert told.info["parts"]["malformed"] == isinstance(task.parse(text, case), Malformed)
             assert told.success == (text == task.target(case) or (text == task.no_change(case) and not case.changed))
             seen.add(told.success)
     assert seen == {True, False}
