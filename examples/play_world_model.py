@@ -13,8 +13,7 @@ import sys
 import oneiro
 from oneiro.models.language import load
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.grid.model import GridMetadata, GridModel, LearnedFrozenLake
-from oneiro.tasks.grid.predictor import GridPredictor
+from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor, LearnedFrozenLake
 from oneiro.worlds.base import World
 
 KEYS = {"w": "Up", "a": "Left", "s": "Down", "d": "Right"}

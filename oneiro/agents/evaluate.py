@@ -127,7 +127,6 @@ def measure_baselines(
 
 
 def evaluation_seeds(world: str, world_settings: dict[str, Any], settings: AgentEvaluationSettings) -> list[int]:
-    """The seeds of the levels that agents and baselines are evaluated on."""
     return distinct_seeds(lambda: make(world, **world_settings), "eval", settings.levels, settings.first_seed)
 
 
@@ -257,15 +256,11 @@ def evaluate_agent(
 
     baselines.require_script(policy)
     evaluation = AgentEvaluationSettings(levels=levels, samples=samples)
+    planner = None
     if plan is not None:
-        from oneiro.agents.planning.loading import load_planner
-
-        if model is None:
-            raise OneiroError("planning needs a world model: give --model DIR")
-        return _evaluate_planner(
-            load_planner(model, world, settings or {}, plan), model, evaluation, seed, advance, expect
-        )
-    agent = load_agent(model, world, settings or {}, split=split)
+        # Search plays, in the words that it needs.
+        planner, server, dialogue = _load_planner(model, world, settings or {}, plan), None, None
+    agent = planner or load_agent(model, world, settings or {}, split=split)
     form = build(DialogueSettings, {**agent.dialogue.model_dump(), **(dialogue or {})})
     # A server plays by the dialogue alone: it has no metadata of ours.
     speaker = ServerPolicy(server) if server is not None else agent.policy
@@ -307,45 +302,27 @@ def evaluate_agent(
         whole, broken = unbroken(episodes)
         if broken:
             result.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
-        name = server.model if server is not None else str(model)
-        result.add(*agent_row(name, whole, evaluation, agent.response_prefix if server is None else ""))
+        name, prefix = str(model), agent.response_prefix
+        if server is not None:
+            name, prefix = server.model, ""
+        elif planner is not None and plan is not None:
+            # A planner is shown the true state, so the table leaves out how well it describes it.
+            name, prefix = f"{model}, {plan.name} depth {plan.depth}", "{state}"
+            tokens = planner.policy.spent.tokens_per_decision
+            result.note += f"; {tokens:.0f} tokens a decision, cached predictions are free"
+        result.add(*agent_row(name, whole, evaluation, prefix))
     best = baseline.ceiling_row() if baseline is not None else None
     if best is not None:
         result.add(*best)
     return result
 
 
-def _evaluate_planner(
-    loaded: LoadedPlanner,
-    model: str,
-    evaluation: AgentEvaluationSettings,
-    seed: int,
-    advance: Callable[[int], object] | None,
-    expect: Callable[[int], object] | None,
-) -> Table:
-    """Random, search in the model, and the ceiling."""
-    world, settings = loaded.world.name, loaded.world.settings
-    chosen = evaluation_seeds(world, settings, evaluation)
-    if expect is not None:
-        expect(2 * len(chosen) * evaluation.samples)
-    result = table(world, len(chosen), evaluation)
-    shared = is_shared(loaded.world.maker())
-    baseline = None if shared else measure_baselines(world, settings, evaluation, advance)
-    if baseline is not None:
-        result.add(*baseline.random_row())
-    played = attempt(loaded.world.maker(), loaded.policy, loaded.dialogue, None, evaluation, seed, advance=advance)
-    whole, broken = unbroken(played)
-    planner = loaded.policy.planner.settings
-    # A planner is shown the true state, so the table leaves out how well it describes it.
-    result.add(*agent_row(f"{model}, {planner.name} depth {planner.depth}", whole, evaluation, "{state}"))
-    best = baseline.ceiling_row() if baseline is not None else None
-    if best is not None:
-        result.add(*best)
-    spent = loaded.policy.spent
-    result.note += f"; {spent.tokens_per_decision:.0f} tokens a decision, cached predictions are free"
-    if broken:
-        result.note += f"; {broken} level{'s' * (broken > 1)} left out, broken off by errors"
-    return result
+def _load_planner(model: str | None, world: str, settings: dict[str, Any], plan: PlannerSettings) -> LoadedPlanner:
+    from oneiro.agents.planning.loading import load_planner
+
+    if model is None:
+        raise OneiroError("planning needs a world model: give --model DIR")
+    return load_planner(model, world, settings, plan)
 
 
 def unbroken(episodes: Sequence[Episode]) -> tuple[list[Episode], int]:

@@ -66,7 +66,6 @@ class Game:
 
     @property
     def playing(self) -> World:
-        """Its world, while there is one."""
         assert self.world is not None
         return self.world
 
@@ -98,7 +97,6 @@ def guard(game: Game) -> Iterator[None]:
 
 
 def make(game: Game, make_world: Callable[[], World]) -> None:
-    """Give a game its world, unless it has one."""
     if game.world is None and not game.over:
         with guard(game):
             game.world = make_world()
@@ -323,7 +321,6 @@ def _own(kind: type, method: str) -> Callable[..., Any] | None:
 
 
 def catch(work: Callable[..., Result], *arguments: Any) -> Result | Exception:
-    """What work gives, or raises."""
     try:
         return work(*arguments)
     except Exception as error:

@@ -1,12 +1,17 @@
-"""How a world is put into words for an agent: the prompt of each turn, and how much of the past it shows."""
+"""How a world is put into words for an agent: the prompt of each turn, how much of the past it shows, and web pages in
+few tokens, without what WebArena's accessibility tree repeats.
+"""
 
 from __future__ import annotations
 
+import ast
+import re
+from collections.abc import Iterator
+from itertools import groupby
 from typing import Literal
 
 from pydantic import Field
 
-from oneiro.agents.pages import compact
 from oneiro.agents.reply import SEPARATOR, Parser
 from oneiro.recipe import Settings
 from oneiro.worlds.base import World
@@ -22,7 +27,7 @@ class DialogueSettings(Settings):
     no past state (WebRL, WebAgent-R1), or this state alone.
     """
     compact: bool = False
-    """Show web pages without indentation, empty containers, properties and unselected options (`agents/pages.py`)."""
+    """Show web pages without indentation, empty containers, properties and unselected options (`compact`)."""
     window: int = Field(2, ge=1)
     """Turns shown with `context: window`."""
     brief: bool = False
@@ -63,7 +68,6 @@ class DialogueSettings(Settings):
 
 
 def show_state(state: str, settings: DialogueSettings) -> str:
-    """A state as the agent reads it."""
     return compact(state) if settings.compact else state
 
 
@@ -123,3 +127,67 @@ def history_message(
 
 def _list_actions(actions: tuple[str, ...]) -> str:
     return f" {SEPARATOR} ".join(actions) or "nothing valid"
+
+
+# Web pages in few tokens ----------------------------------------------------------------------------------------------
+
+
+NODE = re.compile(r"\t*\[(\d+)\] (\w+) ('(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")((?: \w+: \S.*)?)$")
+"""A line of the tree: indentation, id, role, quoted name, properties."""
+SHOWN_STATES = re.compile(r" (checked|selected|expanded|disabled): True\b")
+"""Properties that are still said, where they hold."""
+ROLES = {"StaticText": "", "RootWebArea": "page"}
+"""Roles that are called otherwise; a text needs no role."""
+GROUPS = frozenset(("navigation", "main", "search", "form", "contentinfo", "banner", "region", "list", "table", "row"))
+"""Roles that hold others and are left out, named or not."""
+ACTED_ON = frozenset(("link", "button", "textbox", "searchbox", "combobox", "checkbox", "radio", "spinbutton"))
+"""Roles that are shown even without a name."""
+SHORT_LIST = 6
+"""Of a list with more options than these only the selected one is shown, and those that the task names."""
+MARKS = ("Tab ", "URL: ")
+"""Lines above the tree that are left out: the first line of the tree has the page's title."""
+
+
+def compact(text: str) -> str:
+    """The text of a page with one short line for each node that says something; other lines stay as they are.
+
+    Left out are: indentation, groups, nodes without a name that cannot be acted on, properties (but `checked`,
+    `selected`, `expanded`, `disabled`, where true), the options of long lists that are neither selected nor named
+    in the task, and headings and labels that the next line repeats. Ids do not change, so actions mean the same.
+    """
+    shown: list[tuple[str, str]] = []
+    """Each line, and the name that the next line may take over from it."""
+    for role, line, name in _nodes(text):
+        if name and shown and shown[-1][1] == name:
+            shown.pop()
+        shown.append((line, name if role in ("StaticText", "heading") else ""))
+    return "\n".join(line for line, _ in shown)
+
+
+def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
+    """Role, line and name of what is shown; lines that are no nodes have no role."""
+    task = text.partition("\n")[0].lower() if text.startswith("Task: ") else ""
+    read = ((line, NODE.fullmatch(line)) for line in text.splitlines())
+    for is_option, part in groupby(read, key=lambda pair: pair[1] is not None and pair[1][2] == "option"):
+        run = list(part)
+        for line, node in run:
+            if node is None:
+                if line and not line.startswith(MARKS):
+                    yield "", line, ""
+                continue
+            number, role, quoted, properties = node.groups()
+            name, states = " ".join(unquote(quoted).split()), SHOWN_STATES.findall(properties)
+            hidden = is_option and len(run) > SHORT_LIST and "selected" not in states and name.lower() not in task
+            if not hidden and role not in GROUPS and (name or role in ACTED_ON):
+                words = [ROLES.get(role, role), name, *states]
+                yield role, f"[{number}] " + " ".join(word for word in words if word), name
+
+
+def unquote(text: str) -> str:
+    """The name that Python's `repr` quoted."""
+    if "\\" not in text:
+        return text[1:-1]
+    try:
+        return str(ast.literal_eval(text))
+    except (ValueError, SyntaxError):
+        return text[1:-1]

@@ -8,29 +8,32 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.planning import textgames
 from oneiro.agents.planning.agent_model import SAMPLES, ImaginingAgent
 from oneiro.agents.planning.base import EveryAction, Planner, PlannerSettings, Root
-from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, make_planner
-from oneiro.agents.planning.rooms import goal_rule
+from oneiro.agents.planning.rules import (
+    every_action,
+    grid_rule,
+    observe_game,
+    possible_commands,
+    room_rule,
+    score_rule,
+)
 from oneiro.agents.planning.values import RuleValue
 from oneiro.board.play import ARROWS, Option, Playable, PlayTable
 from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.base import Cached, Malformed
-from oneiro.tasks.grid.model import GridMetadata, GridModel
-from oneiro.tasks.grid.predictor import GridPredictor
+from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor
 from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsSituation
 from oneiro.tasks.rules.physics_dynamics import PhysicsDynamics, observe, read_tiles
 from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsModel
-from oneiro.tasks.rules.rulebook.dynamics import RulebookDynamics
+from oneiro.tasks.rules.rulebook.evaluation import RulebookDynamics
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
 from oneiro.tasks.rules.rulebook.task import RulebookMetadata, RulebookModel
-from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.tasks.textgame.model import TextGameDynamics, TextGameMetadata, TextGameModel
 from oneiro.tasks.textgame.predictor import TextGamePredictor
-from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.worlds.base import World
 from oneiro.worlds.registry import make
 from oneiro.worlds.rules.physics import WORDS
@@ -88,8 +91,8 @@ def _textgame(model: Playable) -> PlayTable:
     task = TextGamePredictor(metadata.task, rules=own_rules())
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, ROWS), metadata.sampling))
     settings = PlannerSettings(depth=1, proposals=ROWS)
-    search = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), settings)
-    return textgame_table(PlanningPolicy(search, textgames.observe))
+    search = make_planner(dynamics, possible_commands(), RuleValue(score_rule), settings)
+    return textgame_table(PlanningPolicy(search, observe_game))
 
 
 def _pages(model: Playable) -> PlayTable:
@@ -132,7 +135,7 @@ def textgame_table(policy: PlanningPolicy[Any]) -> PlayTable:
 def web_table(policy: PlanningPolicy[Any], sites: tuple[str, ...]) -> PlayTable:
     """Tasks on our own sites, in the text browser; a click names the line of the true page."""
     from oneiro.agents.planning.webpages import offered_in
-    from oneiro.tasks.webpage.dynamics import BrowsedPage
+    from oneiro.tasks.webpage.model import BrowsedPage
     from oneiro.tasks.webpage.rollout import carry_over
     from oneiro_web.plugin import WebWorld
     from oneiro_web.sites.base import styles
@@ -198,7 +201,7 @@ def _physics(model: Playable) -> PlayTable:
     task = PhysicsPredictor(metadata.task)
     dynamics = PhysicsDynamics(task, PhysicsModel(task, Engine(language, ROWS), metadata.sampling))
     search: Planner[PhysicsSituation] = make_planner(
-        dynamics, EveryAction(lambda state: WORDS), RuleValue(goal_rule), PlannerSettings(depth=4)
+        dynamics, EveryAction(lambda state: WORDS), RuleValue(room_rule), PlannerSettings(depth=4)
     )
     return physics_table(PlanningPolicy(search, lambda world: observe(world, task.config.view)), model.settings)
 
@@ -251,8 +254,15 @@ def _rulebook(model: Playable) -> PlayTable:
 def _video(model: Playable) -> PlayTable:
     """The simulated arm by the keys of `oneiro play robot`."""
     from oneiro.tasks.video import teleop
-    from oneiro.tasks.video.model import open_model
-    from oneiro.tasks.video.world import FilmedRobot, Footage, FrameDynamics, LearnedFrames, footage_of, likeness
+    from oneiro.tasks.video.model import (
+        FilmedRobot,
+        Footage,
+        FrameDynamics,
+        LearnedFrames,
+        footage_of,
+        likeness,
+        open_model,
+    )
     from oneiro.worlds.robot.drawer import Robot, RobotConfig, write_action
 
     language, task, metadata = open_model(model.weights)

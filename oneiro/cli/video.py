@@ -70,7 +70,7 @@ def video(
     oneiro eval video --model runs/video --data runs/video/data --json frames.json
     oneiro eval video --model runs/video/checkpoints/rl --data other-data --split all --lpips alex
     """
-    from oneiro.tasks.video.command import evaluate_video, open_models
+    from oneiro.tasks.video.evaluation import evaluate_video, open_models
 
     options = fill_options(FRAMES, {"segments": segments, "runs": runs, "lpips": lpips})
     networks = [] if options["lpips"] == "none" else [name.strip() for name in options["lpips"].split(",")]
@@ -131,7 +131,7 @@ def policy(
     """
     from oneiro.recipe import assignments
     from oneiro.systems.policy_eval import agreement, pipeline
-    from oneiro.systems.policy_eval.train import PolicyTrainingSettings
+    from oneiro.systems.policy_eval.policies import PolicyTrainingSettings
 
     training = PolicyTrainingSettings(**assignments(settings or ()))
     starts = int(fill_options(ROLLOUTS, {"starts": starts})["starts"])

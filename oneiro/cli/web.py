@@ -184,7 +184,7 @@ def data_web(
         raise OneiroError(f"no split called '{split}'{nearest(split, ('train', 'test'))}")
     if policy not in POLICIES and not Path(policy).expanduser().exists():
         raise OneiroError(f"no policy called '{policy}'{nearest(policy, POLICIES)}; or give a model folder")
-    from oneiro.agents.collect import collect_steps
+    from oneiro.agents.learners.pages import collect_steps
     from oneiro.tasks.webpage.parquet import write_parquet
     from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
     from oneiro.tasks.webpage.record import Collection, recorded_web

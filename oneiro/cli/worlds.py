@@ -125,7 +125,7 @@ def play(
     if model is None:
         game = worlds.make(world, **assignments(settings))
     elif name == "textgame":
-        from oneiro.tasks.textgame.world import open_world
+        from oneiro.tasks.textgame.model import open_world
 
         game = open_world(model, world, assignments(settings))
     elif name == "web":

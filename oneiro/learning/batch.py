@@ -71,7 +71,6 @@ def sampling_of(row: Row) -> SamplingParams:
 
 
 def prefix_groups(examples: Sequence[Example]) -> list[PrefixGroup]:
-    """The examples by the prefix they share."""
     return group_by_prefix(example.shared for example in examples)
 
 
@@ -220,7 +219,6 @@ def batches(
 
 
 def packed_length(examples: Sequence[Example], group: PrefixGroup) -> int:
-    """Tokens of a group as one sequence."""
     return group.length + sum(len(examples[i]) - group.length for i in group.rows)
 
 

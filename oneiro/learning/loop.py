@@ -131,7 +131,6 @@ def reinforce(
 
 
 def modules(learners: dict[str, Learner]) -> list[nn.Module]:
-    """Everything that learns."""
     heads = [learner.value_head for learner in learners.values() if learner.value_head is not None]
     return [*(learner.backbone for learner in learners.values()), *heads]
 

@@ -125,7 +125,6 @@ class Optimiser:
                     master.copy_(saved)
 
     def zero_grad(self) -> None:
-        """Forget gathered gradients."""
         for part in self.parts:
             part.zero_grad(set_to_none=True)
 

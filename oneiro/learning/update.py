@@ -282,7 +282,6 @@ class Reference:
 
 @torch.no_grad()
 def put(model: Backbone, weights: Mapping[str, Tensor]) -> None:
-    """Copy weights into a model, by name."""
     own = dict(model.named_parameters())
     for name, tensor in weights.items():
         own[name].copy_(tensor)

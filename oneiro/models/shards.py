@@ -35,7 +35,6 @@ def find(source: Path) -> Path | None:
 
 
 def merge(folder: Path, target: Path) -> Path:
-    """One Hugging Face folder from all shards in `folder`."""
     model = _skeleton(folder)
     state = _tie_head(_whole(folder, model.state_dict()), model)
     quiet()

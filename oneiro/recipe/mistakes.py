@@ -30,7 +30,6 @@ RENAMED = {
     "primed": "response_prefix",
     "reach": "context_offset",
     "recompute": "gradient_checkpointing",
-    "retold": "augment",
     "shared_body": "shared_backbone",
     "slots": "max_batch_size",
     "spread": "min_std",
@@ -39,7 +38,10 @@ RENAMED = {
     "watch": "collapse_monitor",
 }
 """Settings of earlier recipes -> their present names, for the message."""
-GONE = {"protocol": "leave it out; a preset or a model takes a published protocol with `base: _published/spa`"}
+GONE = {
+    "protocol": "leave it out; a preset or a model takes a published protocol with `base: _published/spa`",
+    "retold": "leave it out; states with other names, numbers and order did not help",
+}
 """Settings of earlier recipes -> what is to be done without them."""
 RENAMED_VALUES = {"curious": "exploration", "gigpo": "state-grpo", "release": "official", "sound": "strict"}
 EXPECTED = {

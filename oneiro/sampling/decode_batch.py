@@ -257,10 +257,10 @@ class GpuKernels:
 
 def gpu_kernels(device: torch.device, head_dim: int) -> GpuKernels | None:
     """The Triton kernels where there is a GPU and Triton; None means plain torch over the whole cache."""
-    decode, draw = (triton_module(f"oneiro.sampling.kernels.{name}", device.type) for name in ("decode", "draw"))
-    if decode is None or draw is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
+    kernels = triton_module("oneiro.sampling.kernels", device.type)
+    if kernels is None or head_dim & (head_dim - 1):  # a tile's sides are powers of two
         return None
-    return GpuKernels(decode.decode_attention, decode.prompt_attention, draw.take)
+    return GpuKernels(kernels.decode_attention, kernels.prompt_attention, kernels.take)
 
 
 BLOCK = 256  # words summed at once: first the block is found, then the word in it

@@ -24,9 +24,9 @@ SYSTEMS: dict[str, str] = {
     "spa": "oneiro.systems.spa.recipe:SpaRecipe",
     "rlvr/text-game": "oneiro.tasks.textgame.recipe:TextGameRecipe",
     "rlvr/web-page": "oneiro.tasks.webpage.recipe:WebPageRecipe",
-    "rlvr/physics": "oneiro.tasks.rules.physics_recipe:PhysicsRecipe",
-    "rlvr/rules": "oneiro.tasks.rules.rulebook.recipe:RulebookRecipe",
-    "rlvr/written-rules": "oneiro.tasks.rules.rulebook.recipe:WrittenRecipe",
+    "rlvr/physics": "oneiro.tasks.rules.recipe:PhysicsRecipe",
+    "rlvr/rules": "oneiro.tasks.rules.recipe:RulebookRecipe",
+    "rlvr/written-rules": "oneiro.tasks.rules.recipe:WrittenRecipe",
     "rlvr/video": "oneiro.tasks.video.recipe:VideoRecipe",
     "plan/frozen-lake": "oneiro.systems.plan.recipe:PlanLakeRecipe",
     "plan/text-game": "oneiro.systems.plan.recipe:PlanTextGameRecipe",
@@ -42,7 +42,6 @@ RENAMED = {"rlvr": "rlvr/text-game", "video": "rlvr/video"}
 
 
 def recipe_class(system: str) -> type[Recipe]:
-    """The recipe class of a system."""
     if system in RENAMED:
         raise OneiroError(f"the system '{system}' is now called '{RENAMED[system]}' (key 'system' of the recipe)")
     kind = plugins.resolve(_target(system), f"system '{system}'")

@@ -2,8 +2,8 @@
 
 `Predictor` turns a case (a state and action with their true outcome) into a prompt, reads whatever a model answers, and
 says how right it is. It holds no model and learns nothing: the same one serves SFT (`prompt` + `target`), RL (`prompt`
-+ `reward`) and evaluation (`metrics`), and its `baselines` are the rows that every table must show. An answer is a
-string for language models and a row of token ids for video models.
++ `reward`) and evaluation (`metrics`), and its `baselines` are the rows that every table must show. Video has a
+predictor of its own, which handles many segments at once.
 
 `Dynamics` answers batches of (state, action), for planners and learned worlds, whatever a state is. `LearnedWorld` is a
 trained predictor behind the `World` interface.
@@ -65,9 +65,9 @@ class Predictor(ABC, Generic[CaseT, PromptT, AnswerT, PredictionT]):
     name: ClassVar[str]
 
     @property
-    @abstractmethod
     def reward_range(self) -> tuple[float, float]:
         """The least and the greatest reward any answer can get."""
+        return 0.0, 1.0
 
     @abstractmethod
     def prompt(self, case: CaseT) -> PromptT:
@@ -125,12 +125,11 @@ class Dynamics(ABC, Generic[StateT]):
         return state
 
     def show(self, state: StateT) -> str:
-        """A state for people."""
         return str(state)
 
 
 class Cached(Dynamics[StateT]):
-    """Dynamics that remember every answer until `forget`; `calls` and `predictions` count what was really asked."""
+    """Dynamics that remember every answer; `calls` and `predictions` count what was really asked."""
 
     def __init__(self, inner: Dynamics[StateT], most: int = 1_000_000) -> None:
         self.inner, self.most = inner, most
@@ -145,10 +144,6 @@ class Cached(Dynamics[StateT]):
 
     def knows(self, state: StateT, action: str, outcomes: int = 1) -> bool:
         return (self.key(state), action, outcomes) in self._known
-
-    def forget(self) -> None:
-        """After the model has learned, earlier answers are not its own any more."""
-        self._known.clear()
 
     def predict(
         self, pairs: Sequence[tuple[StateT, str]], outcomes: int = 1, seed: int = 0
@@ -217,19 +212,17 @@ class LearnedWorld(World):
 # By name --------------------------------------------------------------------------------------------------------------
 
 PREDICTORS: dict[str, str] = {
-    "grid": "oneiro.tasks.grid.predictor:GridPredictor",
+    "grid": "oneiro.tasks.grid:GridPredictor",
     "physics": "oneiro.tasks.rules.physics:PhysicsPredictor",
     "rulebook": "oneiro.tasks.rules.rulebook.predictor:RulebookPredictor",
     "text-game": "oneiro.tasks.textgame.predictor:TextGamePredictor",
     "written-rules": "oneiro.tasks.rules.rulebook.written:WrittenPredictor",
     "web-page": "oneiro.tasks.webpage.predictor:WebPagePredictor",
-    "video": "oneiro.tasks.video.predictor:VideoPredictor",
 }
 """Name -> `module:Class` of the predictors that come with the package."""
 
 
 def names() -> list[str]:
-    """Every known predictor, sorted."""
     return sorted(plugins.with_offered("tasks", PREDICTORS))
 
 

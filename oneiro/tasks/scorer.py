@@ -207,12 +207,12 @@ def read_rows(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
                         f"{place} is not JSON ({first_line(error, 80)}); write one object a line"
                     ) from error
                 if not isinstance(row, dict):
-                    raise OneiroError(f"{place} is not an object; see docs/doors.md for its form")
+                    raise OneiroError(f"{place} is not an object")
                 yield place, row
     except OSError as error:
         raise OneiroError(f"cannot read {path}: {error.strerror or error}; give a file of JSON lines") from error
     if not number:
-        raise OneiroError(f"{path} is empty; write a step a line, see docs/doors.md")
+        raise OneiroError(f"{path} is empty; write one object a line")
 
 
 def predictions_of(place: str, row: Mapping[str, Any], predicted: bool) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oneiro import worlds
-from oneiro.agents.pages import compact
-from oneiro.agents.prompts import DialogueSettings, history_message
+from oneiro.agents.prompts import DialogueSettings, compact, history_message
 
 TREE = """Task: Find it.
 URL: http://x.com/

@@ -23,8 +23,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.rundir.run import Run
 from oneiro.runtime.files import write_json
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.grid.model import GridMetadata
-from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.tasks.grid import GridMetadata, GridPredictorConfig
 from oneiro.tasks.webpage.model import WebPageMetadata
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.worlds.registry import WorldChoice

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from oneiro.agents.planning import textgames, webpages
+from oneiro.agents.planning import webpages
 from oneiro.agents.planning.base import EveryAction, Judged, PlannerSettings
 from oneiro.agents.planning.policy import PlanningPolicy, make_planner
+from oneiro.agents.planning.rules import observe_game
 from oneiro.agents.planning.values import RuleValue
 from oneiro.board import kinds
 from oneiro.board import play as players
@@ -28,16 +29,15 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import write_json
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed
-from oneiro.tasks.grid.model import GridMetadata, TrueLake
-from oneiro.tasks.grid.predictor import GridPredictorConfig
+from oneiro.tasks.grid import GridMetadata, GridPredictorConfig, TrueLake
 from oneiro.tasks.rules.physics import PhysicsPredictor, PhysicsPredictorConfig, PhysicsSituation
 from oneiro.tasks.rules.physics_dynamics import PhysicsDynamics, observe
 from oneiro.tasks.rules.rulebook.cases import RuleCase, obey
-from oneiro.tasks.rules.rulebook.dynamics import RulebookDynamics
+from oneiro.tasks.rules.rulebook.evaluation import RulebookDynamics
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
+from oneiro.tasks.textgame.model import TextGameDynamics
 from oneiro.tasks.textgame.predictor import TextGamePredictor
-from oneiro.tasks.textgame.world import TextGameDynamics
-from oneiro.tasks.webpage.dynamics import TrueWeb
+from oneiro.tasks.webpage.model import TrueWeb
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import WorldChoice, make
@@ -182,7 +182,7 @@ def planned(dynamics: Dynamics[Any], observe: Callable[[World], Any], **settings
 
 def test_text_games_are_played_too() -> None:
     dynamics = TextGameDynamics(TextGamePredictor(), lambda cases: ["{}"] * len(cases))
-    table = textgame_table(planned(dynamics, textgames.observe))
+    table = textgame_table(planned(dynamics, observe_game))
     opened = play(table, "brew-tea", 0, [], "step")
     assert "Score: 0" in opened.start and opened.actions and opened.more_actions >= 0
     session = play(table, "brew-tea", 0, list(opened.actions)[:2], "step")

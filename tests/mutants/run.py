@@ -34,7 +34,7 @@ from tests.mutants.mutate import Mutant, mutants_of
 from tests.mutants.serve import Served, module_name
 
 ROOT = Path(__file__).resolve().parents[2]
-EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampling/kernels")
+EXCLUDED = ("oneiro/learning/kernels.py", "oneiro/models/kernels", "oneiro/sampling/kernels.py")
 """Kernels that run on a GPU only: their tests (tests/sampling/test_gpu.py and others) are skipped elsewhere."""
 CORE = (
     "tests/learning", "tests/models", "tests/sampling", "tests/agents", "tests/runtime/test_threads.py",

@@ -244,7 +244,7 @@ print(world_class("frozen-lake").__module__)
         "PluginWarning oneiro.algorithms 'worst'",
         "PluginWarning oneiro.algorithms 'nameless'",
         "PluginWarning oneiro.algorithms 'again'",
-        "['grid', 'lost', 'physics', 'rulebook', 'task', 'text-game', 'video', 'web-page', 'written-rules'] "
+        "['grid', 'lost', 'physics', 'rulebook', 'task', 'text-game', 'web-page', 'written-rules'] "
         "good.task good.count",
         "predictor 'lost' cannot be loaded from broken.part",
         "system 'stuck' cannot be loaded from broken.part",

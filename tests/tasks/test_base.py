@@ -11,29 +11,23 @@ import numpy as np
 import pytest
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks import base
 from oneiro.tasks.base import LearnedWorld, Malformed, Predictor
-from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake
-from oneiro.tasks.grid.predictor import GridPredictor
+from oneiro.tasks.grid import GridPredictor, LearnedFrozenLake, TrueLake
 from oneiro.tasks.rules.physics import PhysicsPredictor
 from oneiro.tasks.rules.physics_data import CaseSampler
+from oneiro.tasks.textgame.model import LearnedTextGame
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
-from oneiro.tasks.textgame.world import LearnedTextGame
-from oneiro.tasks.video.world import LearnedFrames, LearnedVideo, LearnedVideoConfig
 from oneiro.tasks.webpage.evaluation import distinct
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.rollout import true_predictor as page_predictor
 from oneiro.tasks.webpage.world import LearnedPage
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
-from oneiro.worlds.robot import puck
-from oneiro.worlds.robot.episodes import open_episodes
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.world import TextGameConfig
 from oneiro_web.env import WebConfig
 from tests.tasks.grid.test_grid import walk
-from tests.tasks.video.test_predictor import clips_and_cases, model_of, task_of
 from tests.tasks.webpage.cases import recorded
 
 
@@ -44,8 +38,8 @@ class Subject:
     garbage: list[Any]
 
 
-@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "physics", "video"])
-def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Subject:
+@pytest.fixture(scope="module", params=["text-game", "web-page", "grid", "physics"])
+def subject(request: pytest.FixtureRequest) -> Subject:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none", reward="shaped"))
         cases = list(crawl(["bake-bread"], "train", CrawlConfig(levels=2, max_steps=5)))[:24]
@@ -57,17 +51,8 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         lake = FrozenLake(FrozenLakeConfig(view="spaced"))
         steps = [step for seed in range(4) for step in walk(lake, seed, np.random.default_rng(seed))]
         return Subject(GridPredictor(), steps, ["", "P", "G" * 10_000, "\ud800", steps[0].state + "\n_"])
-    if request.param == "physics":
-        drawn = list(map(CaseSampler("train", 0, context=(0, 4)), range(24)))
-        return Subject(PhysicsPredictor(), drawn, ["", " ", "UUUUU", "UD", "U R", "U" * 10_000, "\ud800"])
-    folder = tmp_path_factory.mktemp("pucks")
-    puck.record(folder, 6, 12, 16, seed=0)
-    episodes = open_episodes(folder, every=3)
-    video = task_of("multi", episodes, truth="reconstruction")
-    clips, _ = clips_and_cases(video, episodes)
-    whole = video.target(video.case(clips[:1]))
-    garbage = [whole[:-1], np.zeros(0, np.int32), whole.astype(np.float32), np.full_like(whole, 10**6), whole - 10**6]
-    return Subject(video, [video.case(clips[i : i + 1]) for i in range(len(clips))], garbage)
+    drawn = list(map(CaseSampler("train", 0, context=(0, 4)), range(24)))
+    return Subject(PhysicsPredictor(), drawn, ["", " ", "UUUUU", "UD", "U R", "U" * 10_000, "\ud800"])
 
 
 def test_the_target_is_read_and_no_answer_earns_more(subject: Subject) -> None:
@@ -96,7 +81,7 @@ def test_the_lookup_answers_a_training_case_with_its_own_outcome(subject: Subjec
         assert task.reward(lookup(case), case).value == pytest.approx(task.reward(task.target(case), case).value)
 
 
-@pytest.fixture(params=["text-game", "web-page", "grid", "video"])
+@pytest.fixture(params=["text-game", "web-page", "grid"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "text-game":
         task = TextGamePredictor(TextGamePredictorConfig(rules="none"))
@@ -104,24 +89,14 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> LearnedWorld:
     if request.param == "web-page":
         pages = WebPagePredictor(WebPagePredictorConfig(lines=14, brief=True))
         return LearnedPage(pages, page_predictor(pages, recorded()), WebConfig(sites=("reddit",), max_actions=5))
-    if request.param == "grid":
-        config = FrozenLakeConfig(max_actions=6)
-        return LearnedFrozenLake(TrueLake(FrozenLake(config)), config)
-    puck.record(tmp_path, 4, 12, 16, seed=0)
-    episodes = open_episodes(tmp_path, every=2)
-    video = task_of("multi", episodes)
-    starts = np.stack([episodes[i].image[0] for i in range(4)])
-    camera = LearnedFrames(video, Engine(model_of(video)), SamplingSettings())
-    bright = lambda frames: frames.mean(axis=(1, 2, 3)) > 300  # noqa: E731  (never)
-    return LearnedVideo(camera, {"train": starts[:2], "eval": starts[2:]}, bright, LearnedVideoConfig(max_actions=4))
+    config = FrozenLakeConfig(max_actions=6)
+    return LearnedFrozenLake(TrueLake(FrozenLake(config)), config)
 
 
 def played(world: LearnedWorld, seed: int, member: int = 0) -> list[Any]:
     rng, seen = np.random.default_rng(seed), [world.reset(seed=seed, options={"split": "eval", "member": member})]
     while not world.over:
         seen.append(world.step(world.random_action(rng)))
-        if isinstance(world, LearnedVideo):
-            seen.append(world.frame().tobytes())
     return seen
 
 
@@ -138,16 +113,6 @@ def test_an_action_it_does_not_understand_costs_one_action_and_changes_nothing(w
     world.reset(seed=1, options={"split": "eval"})
     _, reward, _, _, info = world.step("\x00 do what I mean " * 50)
     assert reward == 0 and not info["valid"] and not info["effective"] and world.taken == 1
-
-
-def test_members_of_a_group_see_different_futures_of_one_start(tmp_path: Path) -> None:
-    puck.record(tmp_path, 4, 12, 16, seed=0)
-    episodes = open_episodes(tmp_path, every=2)
-    video = task_of("multi", episodes)
-    camera = LearnedFrames(video, Engine(model_of(video)), SamplingSettings())
-    world = LearnedVideo(camera, {"eval": episodes[0].image[:1]}, config=LearnedVideoConfig(max_actions=3))
-    one, two = played(world, 0, member=0), played(world, 0, member=1)
-    assert one[0] == two[0] and one[1:] != two[1:]
 
 
 @pytest.mark.parametrize("target", ["oneiro.tasks.base:Malformed", "oneiro.tasks.base:predictor_class"])

@@ -25,8 +25,7 @@ from oneiro.rundir.records import read_lines
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.grid.model import GridMetadata, GridModel, word_of
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig, GridTransition
+from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor, GridPredictorConfig, GridTransition, word_of
 from oneiro.worlds.base import World
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake
 from oneiro.worlds.registry import config_for
@@ -73,12 +72,10 @@ def transitions(records: Iterable[dict[str, Any]]) -> list[GridTransition]:
 
 
 def steps_in(records: Sequence[dict[str, Any]]) -> int:
-    """Actions taken in the true world."""
     return sum(len(record["turns"]) for record in records)
 
 
 def policy_row(chat: ChatFormat, state: str, action: str) -> Row:
-    """A state, and the action to be learned in it."""
     return chat.answer_row(chat.opening(state), f"<answer>{action}</answer>")
 
 
@@ -87,12 +84,10 @@ REPLY = SamplingSettings(max_tokens=12)
 
 
 def lake_of(recipe: LakeRecipe) -> Callable[[], FrozenLake]:
-    """A factory of true lakes."""
     return partial(FrozenLake, config_for(recipe.world.name, recipe.world.settings))
 
 
 def read_action(text: str) -> str | None:
-    """The action of a policy without thoughts."""
     actions = replies.read(text, think=False).actions
     return actions[0] if actions else None
 

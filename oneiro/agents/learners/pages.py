@@ -5,7 +5,7 @@ The page model sees pages and actions; rewards are never shown to it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -15,7 +15,7 @@ from oneiro.agents import reply as replies
 from oneiro.agents.learners import Repeat
 from oneiro.agents.learners.recipe import SLOTS, WebRecipe
 from oneiro.agents.linear import LinearPolicy, fit
-from oneiro.agents.loading import AgentMetadata
+from oneiro.agents.loading import AgentMetadata, load_agent
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.agents.rollout import Attempt, attempts, play
@@ -30,11 +30,18 @@ from oneiro.runtime import distributed, files, seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks.answering import true_rows
-from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, pages_in
-from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
+from oneiro.tasks.webpage.model import (
+    TEXTS,
+    BrowsedPage,
+    NextPages,
+    WebPageMetadata,
+    WebPageModel,
+    create_tiny,
+    pages_in,
+)
 from oneiro.tasks.webpage.parquet import read_parquet, write_parquet
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
-from oneiro.tasks.webpage.record import RecordingWeb
+from oneiro.tasks.webpage.record import Advance, Collection, RecordingWeb, recorded_web, steps_of
 from oneiro.tasks.webpage.slot_model import SlotModel
 from oneiro.tasks.webpage.state import PageTransition
 from oneiro.worlds.baselines import mixture
@@ -151,7 +158,6 @@ def config_of(recipe: WebRecipe) -> WebConfig:
 
 
 def world_of(recipe: WebRecipe) -> Callable[[], WebWorld]:
-    """A factory of true web worlds."""
     config = config_of(recipe)
     return lambda: WebWorld(config)
 
@@ -267,7 +273,6 @@ class WebLearner(Repeat):
     # Play
 
     def play(self) -> dict[str, Any]:
-        """The policy, sampled, on training tasks."""
         settings = self.recipe.play
         planned = attempts(settings.episodes, 1, "train", seeds.derive(self.seed, "tasks"))
         policy = self.policy(settings.temperature)
@@ -307,3 +312,30 @@ class WebLearner(Repeat):
 
     def checkpoint(self, name: str) -> Path:
         return self.run.path / "checkpoints" / self.name_stage(name)
+
+
+AT_ONCE = 16
+"""Episodes that a model plays side by side."""
+
+
+def collect_steps(collection: Collection, advance: Advance = lambda episodes: None) -> Iterator[PageTransition]:
+    """What `oneiro data web` writes: every step of a script or of an agent, which plays as it was trained to."""
+    if collection.policy in collection.scripts:
+        yield from steps_of(collection, advance)
+        return
+    agent = load_agent(collection.policy, collection.world, collection.settings)
+    assert agent.policy is not None
+    for start in range(0, collection.episodes, AT_ONCE):
+        count = min(AT_ONCE, collection.episodes - start)
+        worlds = [recorded_web(agent.world, agent.world_settings) for _ in range(count)]
+        numbers = range(start, start + count)
+        planned = [
+            Attempt(seeds.derive(collection.seed, "web page", number), 0, number - start, collection.world_split)
+            for number in numbers
+        ]
+        own = seeds.derive(collection.seed, "web agent", start)
+        play(iter(worlds).__next__, planned, agent.policy, agent.dialogue, agent.chat, own, agent.response_prefix)
+        for world in worlds:
+            yield from world.steps[: collection.steps or None]
+            world.close()
+        advance(count)

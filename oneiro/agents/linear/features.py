@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from oneiro.agents.pages import NODE, unquote
+from oneiro.agents.prompts import NODE, unquote
 
 ENDING = re.compile(r"(?:ings?|ed|es|s|e)$")
 """What a word loses before it is compared: 'stars' and 'star', 'removed' and 'remove'."""
@@ -82,7 +82,6 @@ def overlap(mine: frozenset[str], theirs: frozenset[str]) -> str:
 
 
 def kind_of(text: str) -> str:
-    """What sort of thing a text is."""
     if DATE.fullmatch(text):
         return "date"
     if re.fullmatch(r"[\d,.]+", text):
@@ -155,7 +154,6 @@ class PageFeatures:
         return "in" if len(own) > 2 and any(own in other for other in self.plain_names) else "no"
 
     def match_words(self, name: str) -> str:
-        """How many of a name's words are asked for."""
         return overlap(stems(name), self.intent_words)
 
     @cached_property
@@ -203,7 +201,6 @@ class PageFeatures:
         return " ".join(self.intent.lower().split()[:2])
 
     def general(self, kind: str) -> list[str]:
-        """Cues of a kind of action on this page."""
         if kind in self._general:
             return self._general[kind]
         last = self.past[-1].partition(" ")[0] if self.past else "nothing"
@@ -219,7 +216,6 @@ class PageFeatures:
         return self._general[kind]
 
     def click(self, e: PageElement) -> list[str]:
-        """Cues of a click on an element."""
         wanted, called, here = self.match_words(e.name), self.match_names(e.name), self.here(e.name)
         chosen = "selected: True" in e.properties
         many = min(2, len(stems(e.name) & self.intent_words))
@@ -236,7 +232,6 @@ class PageFeatures:
         ]
 
     def sort(self, name: str) -> str:
-        """What sort of name the intent gives."""
         if "/" in name:
             return "path"
         if f'"{name}"' in self.intent:
@@ -258,12 +253,10 @@ class PageFeatures:
         ]
 
     def stop(self) -> list[str]:
-        """Cues of stopping without an answer."""
         confirmed = any(e.role == "StaticText" and self.match_names(e.name) == "has" for e in self.elements)
         return [f"stop empty said {confirmed} arrived {self.arrived}", *self.general("stop empty")]
 
     def answer(self, e: PageElement, text: str, label: str) -> list[str]:
-        """Cues of answering with an element's text or a part of it."""
         wanted, kind = self.match_words(label), kind_of(text)
         return [
             f"answer label {wanted} {kind}",

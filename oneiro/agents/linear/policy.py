@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from oneiro.agents import reply as replies
 from oneiro.agents.game import Game
 from oneiro.agents.linear.features import PageFeatures, parts, stems
-from oneiro.agents.pages import compact
+from oneiro.agents.prompts import compact
 from oneiro.episode import Sample
 from oneiro.models.locate import METADATA
 from oneiro.runtime import seeds
@@ -131,7 +131,6 @@ def choice(state: str, past: tuple[str, ...]) -> Choice:
 
 
 def _compare(name: str, intent: str) -> str:
-    """How a name and an intent overlap."""
     if name and name.lower() in intent.lower():
         return "named" if len(name) > 3 else "short"
     mine, theirs = set(re.findall(r"\w{3,}", name.lower())), set(re.findall(r"\w{3,}", intent.lower()))
@@ -146,7 +145,6 @@ def _shape(name: str) -> str:
 
 
 def _cross(kind: str, intent_words: Sequence[str], name: str) -> list[str]:
-    """Words that an intent asks for with words of a name."""
     ours = sorted(stems(name))[:4] or ["-"]
     return [f"{kind}:{word}:{other}" for word in intent_words for other in ours]
 
@@ -157,7 +155,6 @@ def hash_features(names: Sequence[str]) -> Index:
 
 
 def past_actions(message: str) -> tuple[str, ...]:
-    """The actions that a message tells before the page."""
     return tuple(message.partition("Task: ")[0].strip().splitlines())
 
 

@@ -11,7 +11,6 @@ is. Values are between -1 (lost) and 1 (the goal is reached).
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
@@ -58,8 +57,6 @@ class PlannerSettings(Settings):
     """What a value is worth one action later."""
     max_tokens: int | None = Field(None, ge=1)
     """Tokens that one decision may sample, over predictions, proposals and judgements; None: no limit."""
-    max_seconds: float | None = Field(None, gt=0)
-    """Seconds for one decision; decisions made together share theirs. None: no limit."""
 
 
 StateT = TypeVar("StateT")
@@ -139,7 +136,7 @@ class Decision:
     tokens: int
     predictions: int
     ended: str
-    """Why the search ended: `goal`, `depth`, `exhausted`, `tokens` or `seconds`."""
+    """Why the search ended: `goal`, `depth`, `exhausted` or `tokens`."""
 
 
 class Planner(ABC, Generic[StateT]):
@@ -167,8 +164,6 @@ class Meter(Generic[StateT]):
         self.tokens = [0] * len(roots)
         self.predictions = [0] * len(roots)
         self.ended = [""] * len(roots)
-        seconds = self.settings.max_seconds
-        self._deadline = time.monotonic() + seconds * len(roots) if seconds is not None else float("inf")
         self._calls = 0
 
     def open(self, root: int) -> bool:
@@ -176,8 +171,6 @@ class Meter(Generic[StateT]):
         most = self.settings.max_tokens
         if not self.ended[root] and most is not None and self.tokens[root] >= most:
             self.ended[root] = "tokens"
-        if not self.ended[root] and time.monotonic() >= self._deadline:
-            self.ended[root] = "seconds"
         return not self.ended[root]
 
     def propose(self, states: Sequence[tuple[int, StateT]]) -> list[Proposed]:

@@ -139,7 +139,6 @@ class BeamSearch(Planner[StateT]):
                 return
 
     def _worth(self, graph: _Graph[StateT], outcomes: Sequence[Hashable | None]) -> float:
-        """An action's worth."""
         values = [WORST if key is None else graph[key].worth for key in outcomes]
         return self.settings.discount * sum(values) / len(values) if values else WORST
 

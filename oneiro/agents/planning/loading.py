@@ -7,27 +7,23 @@ from pathlib import Path
 from typing import Any
 
 from oneiro.agents.linear import LinearPolicy
-from oneiro.agents.loading import AgentMetadata
-from oneiro.agents.planning import textgames, webpages
+from oneiro.agents.loading import AgentMetadata, LoadedAgent
+from oneiro.agents.planning import webpages
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import Planner, PlannerSettings, Propose
-from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import PlanningPolicy, dialogue, make_planner
+from oneiro.agents.planning.rules import every_action, grid_rule, observe_game, possible_commands, score_rule
 from oneiro.agents.planning.values import RuleValue
-from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, load
 from oneiro.models.locate import METADATA
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.files import read_json
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.grid.model import GridMetadata, GridModel
-from oneiro.tasks.grid.predictor import GridPredictor, GridPredictorConfig
-from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
+from oneiro.tasks.grid import GridMetadata, GridModel, GridPredictor, GridPredictorConfig
+from oneiro.tasks.textgame.model import TextGameDynamics, TextGameMetadata, TextGameModel
 from oneiro.tasks.textgame.predictor import TextGamePredictor
-from oneiro.tasks.textgame.world import TextGameDynamics
-from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, pages_in
-from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import BrowsedPage, PageDynamics, WebPageMetadata, WebPageModel, pages_in
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.slot_model import FILE as PAGE_MODEL
 from oneiro.tasks.webpage.slot_model import SlotModel
@@ -36,12 +32,17 @@ from oneiro.worlds.textgame.crawl import own_rules
 
 
 @dataclass
-class LoadedPlanner:
+class LoadedPlanner(LoadedAgent):
     """Everything an evaluation needs."""
 
-    world: WorldChoice
     policy: PlanningPolicy[Any]
-    dialogue: DialogueSettings
+
+    @classmethod
+    def of(cls, choice: WorldChoice, policy: PlanningPolicy[Any]) -> LoadedPlanner:
+        """In a world: a turn for each action that it allows."""
+        make_world = choice.maker()
+        form = dialogue(make_world().config.max_actions, policy.predicts)
+        return cls(choice.name, choice.settings, make_world, form, policy)
 
 
 def load_planner(
@@ -65,9 +66,8 @@ def load_planner(
             f"planning needs a world model: {model} is of kind '{kind}', not {known}; train one with plan/frozen-lake"
         )
     choice, search, observe = makers[kind](language, model, world, settings, planner, max_batch_size)
-    most = choice.maker()().config.max_actions
     predicts = kind != "text-game"  # states of text games are shown without what the game answered in words
-    return LoadedPlanner(choice, PlanningPolicy(search, observe, predicts=predicts), dialogue(most, predicts))
+    return LoadedPlanner.of(choice, PlanningPolicy(search, observe, predicts=predicts))
 
 
 def _grid(
@@ -117,8 +117,8 @@ def _text_game(
         raise OneiroError(f"the model at {model} predicts text games; give --world textgame:NAME, not {world}")
     task = TextGamePredictor(metadata.task, rules=own_rules())
     dynamics = TextGameDynamics(task, TextGameModel(task, Engine(language, rows), metadata.sampling))
-    search = make_planner(dynamics, textgames.possible_commands(), RuleValue(textgames.score_rule), planner)
-    return WorldChoice(name=world, **settings), search, textgames.observe
+    search = make_planner(dynamics, possible_commands(), RuleValue(score_rule), planner)
+    return WorldChoice(name=world, **settings), search, observe_game
 
 
 def _slot_model(
@@ -146,12 +146,11 @@ def _page_predictor(
 def _web(
     choice: WorldChoice, dynamics: PageDynamics, propose: Propose[BrowsedPage], planner: PlannerSettings
 ) -> LoadedPlanner:
-    config = choice.maker()().config
-    if config.view != "accessibility":
+    if choice.maker()().config.view != "accessibility":
         raise OneiroError("pages are predicted as accessibility trees: leave out the view html")
     search = make_planner(dynamics, propose, RuleValue(webpages.address_rule), planner)
     policy = PlanningPolicy(search, webpages.observe, webpages.page_goal, predicts=False)
-    return LoadedPlanner(choice, policy, dialogue(config.max_actions, predicts=False))
+    return LoadedPlanner.of(choice, policy)
 
 
 def _trained_world(taught: WorldChoice, world: str, settings: dict[str, Any]) -> WorldChoice:

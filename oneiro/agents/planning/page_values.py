@@ -25,8 +25,8 @@ from oneiro.agents.linear.features import names_in, plain, stems
 from oneiro.agents.planning.base import Judged, Root
 from oneiro.learning.logistic import sigmoid
 from oneiro.runtime import seeds
-from oneiro.tasks.webpage.dynamics import BrowsedPage
 from oneiro.tasks.webpage.lookup import page_type
+from oneiro.tasks.webpage.model import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
 
 ON_THE_WAY = 0.9

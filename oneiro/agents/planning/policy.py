@@ -38,7 +38,6 @@ MAX_VETOED = 8
 
 
 def make_planner(dynamics: Any, propose: Any, value: Any, settings: PlannerSettings) -> Planner[Any]:
-    """The planner that the settings name."""
     return PLANNERS[settings.name](dynamics, propose, value, settings)
 
 

@@ -12,7 +12,7 @@ from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
 from oneiro.agents.planning.page_values import ON_THE_WAY
 from oneiro.runtime import seeds
-from oneiro.tasks.webpage.dynamics import BrowsedPage
+from oneiro.tasks.webpage.model import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
 from oneiro.tasks.webpage.world import goal_of, reaches
 from oneiro.worlds.base import World
@@ -22,7 +22,6 @@ from oneiro_web.tasks import Evaluation
 
 
 def observe(world: World) -> BrowsedPage:
-    """Where a web world is."""
     assert isinstance(world, WebWorld)
     return BrowsedPage.of(world)
 
@@ -31,7 +30,6 @@ def observe(world: World) -> BrowsedPage:
 
 
 def offered_in(state: BrowsedPage) -> Choice:
-    """The actions that the linear agent knows on a page."""
     return choice(state.text, state.past)
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from oneiro.learning.algorithms.base import Algorithm, Trajectory
-from oneiro.learning.algorithms.dr_grpo import DrGrpo
-from oneiro.learning.algorithms.grpo import Grpo
+from oneiro.learning.algorithms.grpo import DrGrpo, Grpo
 from oneiro.learning.algorithms.gspo import Gspo
 from oneiro.learning.algorithms.ppo import Ppo
 from oneiro.learning.algorithms.reinforce import Reinforce

@@ -112,7 +112,6 @@ def constant(trajectories: Sequence[Trajectory], advantages: NDArray[np.float64]
 
 
 def by_group(trajectories: Sequence[Trajectory]) -> list[NDArray[np.int64]]:
-    """Indices of the trajectories of each group."""
     groups = np.array([t.group for t in trajectories])
     return [np.flatnonzero(groups == g) for g in dict.fromkeys(groups.tolist())]
 

@@ -97,7 +97,6 @@ class Layout:
 
     @property
     def frames(self) -> int:
-        """Frames of a segment."""
         return self.past + self.future
 
     @property

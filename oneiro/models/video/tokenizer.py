@@ -222,20 +222,17 @@ class FrameTokenizer(Tokenizer):
         self.decoder = Decoder(channels[-1], stages, settings.layers, latent, attention=True, patch=settings.patch)
 
     def encode(self, frames: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """See `Tokenizer.encode`; there is no context here."""
         flat = frames.flatten(0, 1)
         tokens = [self.fsq.indices(self._codes(part)).flatten(1) for part in flat.split(self.at_once)]
         return frames.new_zeros(len(frames), 0, dtype=torch.long), torch.cat(tokens).unflatten(0, frames.shape[:2])
 
     def decode(self, context: Tensor, frames: Tensor) -> Tensor:
-        """See `Tokenizer.decode`."""
         flat = frames.flatten(0, 1).unflatten(-1, self.settings.grid)
         parts = flat.split(self.at_once)
         made = [self._frames(self.fsq.code(part)).clamp(0, 1) for part in parts]
         return torch.cat(made).unflatten(0, frames.shape[:2])
 
     def reconstruct(self, frames: Tensor) -> Reconstruction:
-        """See `Tokenizer.reconstruct`."""
         flat = frames.flatten(0, 1)
         codes = self._codes(flat)
         return Reconstruction(self._frames(codes), flat, indices=self.fsq.indices(codes.detach()))
@@ -273,7 +270,6 @@ class CompressiveTokenizer(Tokenizer):
         self.to_code, self.from_code = nn.Linear(square, digits), nn.Linear(digits, square)
 
     def encode(self, frames: Tensor, context: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """See `Tokenizer.encode`."""
         known = frames[:, 0] if context is None else context
         contexts, moved = [], []
         for start, end in self._parts(frames):
@@ -284,7 +280,6 @@ class CompressiveTokenizer(Tokenizer):
         return torch.cat(contexts), torch.cat(moved)
 
     def decode(self, context: Tensor, frames: Tensor) -> Tensor:
-        """See `Tokenizer.decode`."""
         grid = self.settings.grid[0] // self.side, self.settings.grid[1] // self.side
         made = []
         for start, end in self._parts(frames):

@@ -30,7 +30,7 @@ from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaLakeRecipe
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Cached
-from oneiro.tasks.grid.model import GridMetadata, LearnedFrozenLake, predict_together
+from oneiro.tasks.grid import GridMetadata, LearnedFrozenLake, predict_together
 from oneiro.worlds.levels import distinct_seeds
 
 
@@ -100,7 +100,6 @@ class LakeVariant(DynaVariant):
     def play_attempts(
         self, engine: Engine, planned: Sequence[Any], seed: int, dynamics: Cached[str] | None = None
     ) -> list[Episode]:
-        """Attempts in the true world, or in the one that `dynamics` predict."""
         dialogue, chat = self.learner.policy_dialogue, ChatFormat(engine.language.tokenizer)
         policy, true_lake = ModelPolicy(engine, REPLY), lake_of(self.recipe)
         if dynamics is None:
@@ -110,7 +109,6 @@ class LakeVariant(DynaVariant):
         return play(make_world, planned, dreaming, dialogue, chat, seed)
 
     def real_episodes(self, number: int) -> list[dict[str, Any]]:
-        """The true episodes of a round, from the run's folder."""
         name = stage_file_name(f"rl-{self.name}-{number}")
         files = sorted((self.run.path / "episodes").glob(f"{name}-*.jsonl.gz"))
         return [row for file in files for row in read_lines(file) if row["world"] != LearnedFrozenLake.name]

@@ -34,7 +34,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.files import read_json, write_json
 from oneiro.systems.dyna.pipeline import DynaVariant
 from oneiro.systems.dyna.recipe import DynaWebRecipe
-from oneiro.tasks.webpage.dynamics import NextPages, Remembered
+from oneiro.tasks.webpage.model import NextPages, Remembered
 from oneiro.tasks.webpage.parquet import read_parquet
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.world import DreamedWeb, predict_together
@@ -128,7 +128,6 @@ class WebVariant(DynaVariant):
         return play(lambda: DreamedWeb(pages, config), planned, dreaming, dialogue, None, seed)
 
     def _real(self, number: int) -> Path:
-        """The true steps of a round."""
         return self.run.path / "data" / f"rl-{self.name}-{number}.parquet"
 
     def _groups(self, number: int) -> Path:

@@ -17,7 +17,6 @@ import numpy as np
 
 from oneiro.agents.learners.lake import REPLY, LakeLearner, lake_of, random_play, read_action, transitions
 from oneiro.agents.planning.base import PlannerSettings, PolicyProposals
-from oneiro.agents.planning.grids import every_action, grid_rule
 from oneiro.agents.planning.policy import (
     ModelVeto,
     PlanningPolicy,
@@ -28,6 +27,7 @@ from oneiro.agents.planning.policy import (
     traces,
 )
 from oneiro.agents.planning.policy import dialogue as planning_dialogue
+from oneiro.agents.planning.rules import every_action, grid_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import ModelPolicy, Policy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -39,8 +39,7 @@ from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import Goal, PlanLakeRecipe
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
-from oneiro.tasks.grid.model import LookupModel, TrueLake
-from oneiro.tasks.grid.predictor import GridLookup
+from oneiro.tasks.grid import GridLookup, LookupModel, TrueLake
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, TargetLake, best_possible, has_target
 from oneiro.worlds.levels import distinct_seeds
@@ -127,7 +126,6 @@ class LakePlanning(LakeLearner, Planning):
     # What is played
 
     def world_of(self, goal: Goal) -> Callable[[], FrozenLake]:
-        """A factory of lakes with a goal."""
         lakes = lake_of(self.recipe)
         return partial(TargetLake, lakes().config) if goal == "target" else lakes
 

@@ -20,7 +20,7 @@ import numpy as np
 
 from oneiro.agents.planning.base import EveryAction, PolicyProposals, Root
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
-from oneiro.agents.planning.rooms import goal_rule
+from oneiro.agents.planning.rules import room_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
@@ -38,8 +38,8 @@ from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copy_outcome
 from oneiro.tasks.rules.physics_data import FULL, draw
 from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, observe, read_tiles
-from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsTask
+from oneiro.tasks.rules.recipe import PhysicsRecipe
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
@@ -233,7 +233,6 @@ class PhysicsPlanning(Planning):
 
     @cached_property
     def other(self) -> dict[Context, Context]:
-        """For each context that of the next level."""
         contexts = [start.context for start in self.starts]
         return dict(zip(contexts, [*contexts[1:], contexts[0]], strict=True))
 
@@ -251,7 +250,7 @@ class PhysicsPlanning(Planning):
     def planner(self, inside: Dynamics[PhysicsSituation]) -> PlanningPolicy[PhysicsSituation]:
         """A planner with a cache of its own: what it costs does not depend on who asked before."""
         propose = EveryAction[PhysicsSituation](lambda state: WORDS)
-        planner = make_planner(Cached(inside), propose, RuleValue(goal_rule), self.recipe.planner)
+        planner = make_planner(Cached(inside), propose, RuleValue(room_rule), self.recipe.planner)
         return PlanningPolicy(planner, self.observe, task_of, predicts=False)
 
     def measure(self, world: type[PhysicsWorld], policy: Policy) -> dict[str, Any]:

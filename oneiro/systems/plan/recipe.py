@@ -12,7 +12,7 @@ from oneiro.learning.settings import SftSettings
 from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.rules.physics_recipe import PhysicsPredictorRecipe
+from oneiro.tasks.rules.recipe import PhysicsPredictorRecipe
 from oneiro.tasks.textgame.recipe import TextGameRecipe
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from oneiro.agents.planning.base import PolicyProposals, Root
 from oneiro.agents.planning.policy import PlanningPolicy, VotePolicy, dialogue, make_planner, traces
-from oneiro.agents.planning.textgames import observe, score_rule
+from oneiro.agents.planning.rules import observe_game, score_rule
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.policies import Policy, ScriptedPolicy
 from oneiro.agents.rollout import attempts_at, play
@@ -30,13 +30,12 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanTextGameRecipe
-from oneiro.tasks.answering import SFT
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
-from oneiro.tasks.task import RL
+from oneiro.tasks.task import RL, SFT
 from oneiro.tasks.textgame.data import open_data
+from oneiro.tasks.textgame.model import TextGameDynamics
 from oneiro.tasks.textgame.rollout import true_predictor
 from oneiro.tasks.textgame.task import TextGameTask
-from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.levels import distinct_seeds
@@ -135,9 +134,9 @@ class TextGamePlanning(Planning):
         }
         policies = {f"beam, {name}": self.planner(dynamics) for name, dynamics in inside.items()}
         rows = {name: self.measure(policy) for name, policy in policies.items()}
-        rows["policy"] = self.measure(VotePolicy(self.proposals(1), observe))
+        rows["policy"] = self.measure(VotePolicy(self.proposals(1), observe_game))
         votes = self.votes(rows["beam, model"]["tokens"], rows["policy"]["tokens"], self.recipe.play.vote_most)
-        rows["policy, vote"] = self.measure(VotePolicy(self.proposals(votes), observe))
+        rows["policy, vote"] = self.measure(VotePolicy(self.proposals(votes), observe_game))
         for name, row in rows.items():
             self.run.say(f"{name}: success {np.mean(row['success']):.1%}, score {np.mean(row['score']):.1%}")
         searching = policies["beam, model"]
@@ -158,7 +157,7 @@ class TextGamePlanning(Planning):
     def planner(self, dynamics: Dynamics[Situation]) -> PlanningPolicy[Situation]:
         proposals, value = self.proposals(self.recipe.samples), RuleValue(score_rule)
         planner = make_planner(Cached(dynamics), proposals, value, self.recipe.planner)
-        return PlanningPolicy(planner, observe, predicts=False)
+        return PlanningPolicy(planner, observe_game, predicts=False)
 
     def measure(self, policy: Policy) -> dict[str, Any]:
         """Besides success, the share of the highest score."""

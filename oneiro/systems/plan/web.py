@@ -38,8 +38,8 @@ from oneiro.runtime import seeds
 from oneiro.systems.plan.pipeline import Planning
 from oneiro.systems.plan.recipe import PlanWebRecipe
 from oneiro.tasks.base import Cached
-from oneiro.tasks.webpage.dynamics import BrowsedPage, NextPages, PageDynamics, TrueWeb, look_up_pages, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
+from oneiro.tasks.webpage.model import BrowsedPage, NextPages, PageDynamics, TrueWeb, look_up_pages, shuffle_pages
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageSituation, PageState
 from oneiro.worlds.baselines import random_policy

@@ -8,7 +8,6 @@ function; the simulator is a frame model like any other.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +27,8 @@ from oneiro.systems.policy_eval.agreement import (
     FrameModel,
     tables,
 )
-from oneiro.systems.policy_eval.policies import PixelPolicy
-from oneiro.systems.policy_eval.train import (
+from oneiro.systems.policy_eval.policies import (
+    PixelPolicy,
     PolicyTrainingSettings,
     Progress,
     Say,
@@ -38,9 +37,9 @@ from oneiro.systems.policy_eval.train import (
     policies_of,
     quiet,
 )
-from oneiro.tasks.video.command import open_models
-from oneiro.tasks.video.model import PRETRAIN, open_model
-from oneiro.tasks.video.world import LearnedFrames
+from oneiro.tasks.scorer import read_rows
+from oneiro.tasks.video.evaluation import open_models
+from oneiro.tasks.video.model import PRETRAIN, LearnedFrames, open_model
 from oneiro.worlds.robot.drawer import draw_start
 from oneiro.worlds.robot.episodes import RobotEpisode, write_episode
 from oneiro.worlds.robot.simulator import ACTION, ACTION_REPEAT, TASKS, DrawerSimulator, TaskName
@@ -251,31 +250,17 @@ def read_labels(path: Path, models: Collection[str], policies: Collection[str], 
     anything else would be lost without a word.
     """
     verdicts: dict[tuple[str, str, int], bool] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise OneiroError(f"{path} is not a text file; verdicts are JSON lines") from error
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            model, policy, start = str(row["model"]), str(row["policy"]), int(row["start"])
-            verdicts[model, policy, start] = _true_or_false(row["success"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise OneiroError(
-                f'{path}, line {number}: write {{"model": .., "policy": .., "start": 0, "success": true}} ({error!r})'
-            ) from error
+    for place, row in read_rows(path):
+        model, policy, start, success = (row.get(name) for name in ("model", "policy", "start", "success"))
+        if type(start) is not int or not isinstance(success, bool):
+            raise OneiroError(f'{place}: write {{"model": .., "policy": .., "start": 0, "success": true}}')
         for kind, name, known in (("model", model, [SIMULATOR, *models]), ("policy", policy, policies)):
             if name not in known:
-                raise OneiroError(f"{path}, line {number}: no {kind} here is called '{name}'{nearest(name, known)}")
+                raise OneiroError(f"{place}: no {kind} here is called '{name}'{nearest(str(name), known)}")
         if not 0 <= start < starts:
-            raise OneiroError(f"{path}, line {number}: there is no start {start}; they are 0 to {starts - 1}")
+            raise OneiroError(f"{place}: there is no start {start}; they are 0 to {starts - 1}")
+        verdicts[str(model), str(policy), start] = success
     return verdicts
-
-
-def _true_or_false(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError(f"{value!r} is neither true nor false")
-    return value
 
 
 def keep_rollouts(

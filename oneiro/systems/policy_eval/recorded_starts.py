@@ -23,12 +23,10 @@ from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling.engine import Engine
 from oneiro.systems.policy_eval.agreement import FrameModel, mean_gap, mmrv, pearson
 from oneiro.systems.policy_eval.pipeline import Advance, Labels, PolicyRollouts, keep_rollouts, read_labels, rollout
-from oneiro.systems.policy_eval.policies import WIDTHS, PixelPolicy, load_rt1, rt1_stops
-from oneiro.systems.policy_eval.train import Progress, Say, quiet
-from oneiro.tasks.video.command import chosen, open_models
+from oneiro.systems.policy_eval.policies import WIDTHS, PixelPolicy, Progress, Say, load_rt1, quiet, rt1_stops
 from oneiro.tasks.video.dataset import resize
-from oneiro.tasks.video.model import VideoModel
-from oneiro.tasks.video.world import LearnedFrames
+from oneiro.tasks.video.evaluation import chosen, open_models
+from oneiro.tasks.video.model import LearnedFrames, VideoModel
 from oneiro.worlds.robot.episodes import Episodes
 
 
@@ -166,7 +164,6 @@ def robot_tables(comparison: RobotComparison, real: Mapping[str, float], instruc
 
 
 def named_values(pairs: list[str], what: str) -> dict[str, str]:
-    """`NAME=VALUE` options by name."""
     values: dict[str, str] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")

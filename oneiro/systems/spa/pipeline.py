@@ -64,7 +64,6 @@ def train_variant(run: Run, recipe: SpaRecipe, name: str) -> None:
 
 
 def stage_names(recipe: SpaRecipe) -> list[str]:
-    """All stages, in order."""
     names = ["model", *(self_play_stage(recipe, name) for name in recipe.sft_variants)]
     for name in recipe.variants:
         variant = recipe.variant(name)
@@ -249,7 +248,6 @@ class VariantRun:
         return levels[settings.levels :]
 
     def policy(self, engine: Engine, settings: AgentEvaluationSettings) -> ModelPolicy:
-        """The engine's model as it is evaluated."""
         sampling = self.recipe.sampling
         if settings.temperature is not None:
             sampling = sampling.model_copy(update={"temperature": settings.temperature})
@@ -268,7 +266,6 @@ class VariantRun:
         return {name: [cell if isinstance(cell, str) else vars(cell) for cell in row] for name, row in rows.items()}
 
     def play_levels(self, engine: Engine, what: str, settings: AgentEvaluationSettings) -> list[Episode]:
-        """The evaluation levels, played by the engine's model."""
         chat, seed = ChatFormat(engine.language.tokenizer), seeds.derive(self.recipe.seed, what)
         policy = self.policy(engine, settings)
         made = self.world.episode_maker()

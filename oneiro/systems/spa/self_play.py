@@ -138,7 +138,6 @@ def model_player(recipe: SpaRecipe, settings: SelfPlaySettings, run: Run) -> Pla
 
 
 def scripted_player(recipe: SpaRecipe, settings: SelfPlaySettings) -> Player:
-    """A player that needs no model."""
     dialogue = recipe.dialogue
     form = dialogue.think, dialogue.world_model
     if settings.policy == "exploration":

@@ -17,8 +17,8 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
+from oneiro.recipe import Settings
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.worlds.rules.physics import DISPLACEMENTS
 
@@ -71,10 +71,8 @@ class PhysicsCase(PhysicsSituation):
         yield replace(self, context=())
 
 
-class PhysicsPredictorConfig(BaseModel):
+class PhysicsPredictorConfig(Settings):
     """What the prompt shows."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     view: Literal["sight", "map"] = "sight"
     """sight: two tiles in each direction. map: the whole room."""
@@ -90,14 +88,9 @@ class PhysicsPredictor(Predictor[PhysicsCase, Messages, str, str]):
     """Exact prediction of the displacement. The reward is 1 for the exact one and 0 otherwise."""
 
     name: ClassVar[str] = "physics"
-    Config: ClassVar[type[PhysicsPredictorConfig]] = PhysicsPredictorConfig
 
     def __init__(self, config: PhysicsPredictorConfig | None = None) -> None:
         self.config = config if config is not None else PhysicsPredictorConfig()
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def pieces(self, case: PhysicsSituation) -> Iterator[tuple[str, bool]]:
         """The prompt in parts, each with whether it is an outcome; SFT learns all of these besides the answer."""

@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import count, islice
 from typing import Any, ClassVar, Literal
 
-from oneiro.episode import Episode, FinishReason, Row
+from oneiro.episode import Row
 from oneiro.learning.stages import Curve
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
@@ -22,7 +22,7 @@ from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, LazyRows, dense_row, means
+from oneiro.tasks.answering import AnsweringModel, JudgedAnswer, LazyRows, dense_row
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.rules.physics import (
     PhysicsCase,
@@ -44,8 +44,8 @@ from oneiro.tasks.rules.physics_data import (
     drawn_id,
     most_likely,
 )
-from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
-from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage
+from oneiro.tasks.rules.recipe import PhysicsRecipe
+from oneiro.tasks.task import AFTER, CONTROL, CURVES, RL, AnsweringTask, evaluation_stage
 from oneiro.worlds.rules.physics import DISPLACEMENTS, GLYPHS, WORDS
 
 _RL = {AFTER: RL}
@@ -152,34 +152,24 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
     def validation_cases(self, count: int) -> list[PhysicsCase]:
         return list(map(self.cases("validation", "validation"), range(count)))
 
-    def accuracy(self, model: PhysicsModel, cases: Sequence[PhysicsCase], prefix: str) -> dict[str, float]:
+    def grade(self, case: PhysicsCase, text: str) -> dict[str, float]:
         """Exact answers, of all and of those that copying gets wrong."""
-        right = [model.task.metrics(text, case)["exact"] for case, text in zip(cases, model(cases), strict=True)]
-        uncopied = [hit for hit, case in zip(right, cases, strict=True) if copy_outcome(case) != case.after]
-        return means({f"{prefix}_exact": right, f"{prefix}_exact_uncopied": uncopied})
+        exact = self.predictor.metrics(text, case)["exact"]
+        return {"exact": exact, **({"exact_uncopied": exact} if copy_outcome(case) != case.after else {})}
 
     def judge(self, case: PhysicsCase, text: str) -> JudgedAnswer:
         reward, prediction = self.predictor.reward(text, case), self.predictor.parse(text, case)
-        malformed = isinstance(prediction, Malformed)
-        turn = {
-            "state": self.predictor.prompt(case)[0]["content"],
-            "actions": [{"action": case.word}],
-            "reply": text,
-            "prediction": None if malformed else prediction,
-            "next_state": case.after,
-            "reward": reward.value,
-        }
-        info = {"malformed": malformed, "uncopied": copy_outcome(case) != case.after}
-        return JudgedAnswer(case.id, "physics", turn, reward, bool(reward.value), info)
-
-    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        return means(
-            {
-                "exact": [e.success for e in episodes],
-                "exact_uncopied": [e.success for e in episodes if e.info["uncopied"]],
-                "malformed": [e.info["malformed"] for e in episodes],
-                "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
-            }
+        return JudgedAnswer(
+            task=case.id,
+            world="physics",
+            state=self.predictor.prompt(case)[0]["content"],
+            action=case.word,
+            reply=text,
+            prediction=None if isinstance(prediction, Malformed) else prediction,
+            next_state=case.after,
+            reward=reward,
+            success=bool(reward.value),
+            parts=self.grade(case, text),
         )
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from oneiro.report.stats import bootstrap, clustered, wilson
 from oneiro.report.table import Cell
 from oneiro.runtime.errors import OneiroError, nearest
 from oneiro.tasks.base import Malformed
+from oneiro.tasks.scorer import read_rows
 from oneiro.tasks.textgame.parse import Output
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.score import Error
@@ -271,23 +272,13 @@ def published_rows(kind: Kind) -> list[dict[str, Any]]:
 def read_answers(path: Path) -> dict[str, str]:
     """Raw model outputs from JSON lines `{"id": ..., "answer": ...}`."""
     answers: dict[str, str] = {}
-    try:
-        with Path(path).open("rb") as handle:
-            for number, line in enumerate(handle, 1):
-                text = line.decode("utf-8-sig")  # some editors put a mark before the first line
-                if not text.strip():
-                    continue
-                entry = json.loads(text)
-                key, answer = entry["id"], entry["answer"]
-                if not isinstance(key, str) or not isinstance(answer, str):
-                    raise ValueError("id and answer must be text")
-                if key in answers:
-                    raise OneiroError(f"{path}, line {number}: the id {key} comes twice; keep one answer for each")
-                answers[key] = answer
-    except FileNotFoundError as error:
-        raise OneiroError(f"{path} does not exist; give a file of JSON lines with id and answer") from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise OneiroError(f'{path}, line {number}: not {{"id": text, "answer": text}} ({error})') from error
+    for place, row in read_rows(path):
+        key, answer = row.get("id"), row.get("answer")
+        if not isinstance(key, str) or not isinstance(answer, str):
+            raise OneiroError(f'{place} is not {{"id": text, "answer": text}}')
+        if key in answers:
+            raise OneiroError(f"{place}: the id {key} comes twice; keep one answer for each")
+        answers[key] = answer
     return answers
 
 

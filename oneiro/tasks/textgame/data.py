@@ -18,21 +18,20 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.episode import Row, given
+from oneiro.episode import Row
 from oneiro.models.chat import ChatFormat
 from oneiro.rundir.run import Run
 from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
-from oneiro.tasks.answering import some
+from oneiro.tasks.answering import LazyRows, SharedPrompts, some
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
-from oneiro.tasks.textgame.teacher import SftExample, taught_examples, true_examples
+from oneiro.tasks.textgame.teacher import taught_examples
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
 from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
-from oneiro.worlds.textgame.state import Kind, Transition, names_in
-from oneiro.worlds.textgame.state import augment as permute_state
+from oneiro.worlds.textgame.state import Kind, Transition
 
 
 class Order(Protocol):
@@ -120,7 +119,6 @@ class GoldMix:
         return int(self._kept[1][place])
 
     def epoch(self, number: int) -> NDArray[np.int64]:
-        """All row numbers of one epoch, in order."""
         rng = generator(self.seed, "gold mix", number)
         drawn = (
             rng.choice(self.rest, self.others, replace=self.others > len(self.rest)) if self.others else self.rest[:0]
@@ -242,50 +240,25 @@ def some_rows(data: Sequence[Transition], rows: int, seed: int) -> list[Transiti
     return some(data, rows, seed, "test rows")
 
 
-class AnswerRows(Sequence[Row]):
-    """Token rows of questions and answers, made when they are asked for: the loss is on the answer and its end.
+class AnswerRows(LazyRows):
+    """Token rows of questions and answers, by number: the loss is on the answer and its end.
 
     A row's first segment is what all commands in one situation share. `groups` are the row numbers that are learned
-    together. `example` gets a row's number and, where each group augments its state in its `own` way, the group's.
+    together.
     """
 
     def __init__(
-        self,
-        chat: ChatFormat,
-        example: Callable[[int, int], SftExample],
-        groups: Sequence[Sequence[int]],
-        own: bool = False,
+        self, chat: ChatFormat, example: Callable[[int], tuple[str, str]], groups: Sequence[Sequence[int]]
     ) -> None:
-        self.chat, self.example, self.groups = chat, example, groups
-        # Without augmentation a row is the same in every group, and the cache keeps it once.
-        self.places = [(number, place if own else 0) for place, group in enumerate(groups) for number in group]
+        self.prompts, self.example, self.groups = SharedPrompts(chat), example, groups
+        numbers = [number for group in groups for number in group]
         # Epochs come back to the same rows, which need not be tokenised again.
-        self.row = lru_cache(maxsize=200_000)(self._row)
-        self.shared = lru_cache(maxsize=512)(self._shared_tokens)
+        row = lru_cache(maxsize=200_000)(self._row)
+        super().__init__(lambda index: row(numbers[index]), len(numbers))
 
-    def __len__(self) -> int:
-        return len(self.places)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self.row(*place) for place in self.places[index]]
-        return self.row(*self.places[index])
-
-    def _row(self, number: int, group: int) -> Row:
-        example, chat = self.example(number, group), self.chat
-        shared, own = cut(example.messages[0]["content"])
-        return Row(
-            [
-                given(self.shared(shared)),
-                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)])),
-                given(chat.encode(example.answer), "assistant", ce=1.0),
-                given([chat.end], "assistant", ce=1.0),
-            ],
-            shared_segments=1,
-        )
-
-    def _shared_tokens(self, text: str) -> Any:
-        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
+    def _row(self, number: int) -> Row:
+        prompt, answer = self.example(number)
+        return self.prompts.row(*cut(prompt), answer)
 
 
 def training_rows(
@@ -302,8 +275,7 @@ def training_rows(
         groups.append(sampled.group(len(groups))[:left])
         left -= len(groups[-1])
     if settings.teacher is None:
-        augment = augmentation(data.train, settings.augment, seed) if settings.augment else None
-        return true_rows(task, chat, data.train, groups, augment)
+        return true_rows(task, chat, data.train, groups)
     cases = (data.train[number] for group in groups for number in group)
     teacher, cache, refused = settings.teacher, run.path / "teacher", list[str]()
     with run.progress("teacher", settings.rows) as bar:
@@ -318,32 +290,17 @@ def training_rows(
         raise OneiroError(
             "the teacher got no answer right; raise sft_data.rows or sft_data.samples, or have no teacher"
         )
-    return AnswerRows(chat, lambda number, group: taught[number], [[number] for number in range(len(taught))])
+    pairs = [(example.messages[0]["content"], example.answer) for example in taught]
+    return AnswerRows(chat, pairs.__getitem__, [[number] for number in range(len(pairs))])
 
 
 def true_rows(
-    task: TextGamePredictor,
-    chat: ChatFormat,
-    cases: Sequence[Transition],
-    groups: Sequence[Sequence[int]],
-    augment: Callable[[Transition, int], Transition] | None = None,
+    task: TextGamePredictor, chat: ChatFormat, cases: Sequence[Transition], groups: Sequence[Sequence[int]]
 ) -> AnswerRows:
-    """The true answers to the numbered cases; `augment` permutes the state of each group in its own way."""
+    """The true answers to the numbered cases."""
 
-    def example(number: int, group: int) -> SftExample:
+    def example(number: int) -> tuple[str, str]:
         case = cases[number]
-        (truth,) = true_examples(task, [augment(case, group) if augment else case])
-        return truth
+        return task.prompt(case)[0]["content"], task.target(case)
 
-    return AnswerRows(chat, example, groups, own=augment is not None)
-
-
-def augmentation(data: Dataset, share: float, seed: int) -> Callable[[Transition, int], Transition]:
-    """Permutes object order, ids and names in the states of a `share` of the groups."""
-    names = names_in(data.states)
-
-    def permute(case: Transition, group: int) -> Transition:
-        rng = seeds.generator(seed, "retold", group)
-        return permute_state(case, rng, names) if rng.random() < share else case
-
-    return permute
+    return AnswerRows(chat, example, groups)

@@ -213,7 +213,6 @@ SUBSETS = {
 
 
 def accuracy_tables(compared: dict[str, Any]) -> list[Table]:
-    """Three tables of what `accuracy.compare` measured."""
     return [_accuracy(compared), _games(compared["rows"]), _errors(compared["rows"])]
 
 

@@ -10,12 +10,11 @@ Where an edit cannot be made, the next nearest case counts; of equally near case
 changes. A game without cases is answered from other games, by command and named objects alone; its score stays.
 
 A whole step takes two lookups: what the command does, and what time then does to the resulting state, both from rows
-of the training data, which record the state in between. `apart=False` takes the nearest case's whole step instead.
+of the training data, which record the state in between.
 """
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -44,17 +43,9 @@ Numbers = NDArray[np.int64]
 class TextGameLookup:
     """Answers situations with the nearest of `cases`, in the form that a predictor with this kind and output reads."""
 
-    def __init__(
-        self, cases: Sequence[Transition], kind: Kind = "full", output: Output = "difference", *, apart: bool = True
-    ) -> None:
-        self.kind, self.output, self.apart = kind, output, apart
+    def __init__(self, cases: Sequence[Transition], kind: Kind = "full", output: Output = "difference") -> None:
+        self.kind, self.output = kind, output
         self.index = _Index(cases)
-
-    def using(self, kind: Kind = "full", output: Output = "difference", *, apart: bool = True) -> TextGameLookup:
-        """The same cases asked in another way, without another index."""
-        other = copy.copy(self)
-        other.kind, other.output, other.apart = kind, output, apart
-        return other
 
     def __call__(self, case: Situation) -> str:
         """The answer as text. Uses of a transition only what its question shows."""
@@ -71,7 +62,7 @@ class TextGameLookup:
         if self.kind == "action":
             return AskedStep(case.state, self._command(case)[0])
         state, score = self._command(case)
-        return AskedStep(case.state, self._tick(case, state) if self.apart else state, case.score, score)
+        return AskedStep(case.state, self._tick(case, state), case.score, score)
 
     def _command(self, case: Situation, after: State | None = None) -> tuple[State, Score]:
         """The state and the score that the nearest command leads to."""
@@ -80,8 +71,7 @@ class TextGameLookup:
             known = self.index.view(nearest.state)
             named = known.args(nearest.action), seen.args(case.action)
             pairing = Pairing(known, seen, *named, nearest.uuid_base, case.uuid_base)
-            done = nearest.after_action if self.apart or self.kind == "action" else nearest.after
-            if (state := transfer(nearest.state, done, pairing, case.state)) is not None:
+            if (state := transfer(nearest.state, nearest.after_action, pairing, case.state)) is not None:
                 # Points of one game mean nothing in another.
                 return state, pairing.score(nearest, case.score) if nearest.game == case.game else case.score
         return case.state, case.score
@@ -185,7 +175,6 @@ class _Index:
             yield self.cases[int(columns[0][place])]
 
     def nearest_in_time(self, game: str, seen: StateView) -> Iterator[Transition]:
-        """The nearest cases by the state that time passes in."""
         if game in self.moments:
             for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:CASES_TRIED]:
                 yield self.cases[self.moment[game, int(moment)]]

@@ -193,7 +193,6 @@ def _transition(row: dict[str, Any], name: str, lookup: Lookup) -> Transition:
 
 
 def _split(entry: dict[str, Any]) -> tuple[State, Score]:
-    """A state with its score as the last entry, taken apart."""
     *objects, score = entry["game_state"]
     if not isinstance(score, dict) or "uuid" in score:
         raise ValueError("a state without a score as its last entry")

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
+from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
 from oneiro.tasks.textgame.lookup import TextGameLookup
-from oneiro.tasks.textgame.official_score import MAX_TASK_REWARD, OfficialScore, official_score, official_score_of
 from oneiro.tasks.textgame.parse import (
     MARKER,
     Output,
@@ -36,17 +36,25 @@ from oneiro.tasks.textgame.prompt import (
     rules_text,
     situation_text,
 )
-from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge, question
+from oneiro.tasks.textgame.score import (
+    EXACT_SHARE,
+    MAX_TASK_REWARD,
+    AnswerOutcome,
+    AskedStep,
+    OfficialScore,
+    judge,
+    official_score,
+    official_score_of,
+    question,
+)
 from oneiro.worlds.textgame.dataset import Rules
 from oneiro.worlds.textgame.state import Kind, Situation, Transition
 
 Scorer = Literal["strict", "official"]
 
 
-class TextGamePredictorConfig(BaseModel):
+class TextGamePredictorConfig(Settings):
     """What is asked, how it is shown and how it is paid."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     transition: Kind = "full"
     """The whole step with its score, the command alone, time alone ("tick"), or the score alone."""
@@ -81,7 +89,6 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     """The prediction task over transitions of any text game whose state is JSON."""
 
     name: ClassVar[str] = "text-game"
-    Config: ClassVar[type[TextGamePredictorConfig]] = TextGamePredictorConfig
 
     def __init__(
         self,

@@ -56,7 +56,6 @@ _NEW = "An object that comes into being gets the next free uuid; the first free 
 
 
 def show(value: Any, layout: StateFormat) -> str:
-    """Data as text in the prompt's layout."""
     return repr(value) if layout == "repr" else json.dumps(value, separators=(",", ":"))
 
 
@@ -263,7 +262,6 @@ def _moves(old: dict[int, Object], new: dict[int, Object]) -> Iterator[str]:
 
 
 def _change(thing: Object, place: tuple[Any, ...], value: Any) -> str:
-    """One changed property, name or type."""
     name, key = thing["name"], place[-1]
     before = thing["properties"].get(key, GONE) if place[1] == "properties" else thing.get(key, GONE)
     if value is GONE:
@@ -274,7 +272,6 @@ def _change(thing: Object, place: tuple[Any, ...], value: Any) -> str:
 
 
 def describe_score(before: Score, after: Score) -> str:
-    """What happens to the score, in one sentence."""
     if same(before, after):
         return f"it stays {_json(after.get('score'))}."
     parts = (

@@ -70,8 +70,6 @@ class TextGameSftDataSettings(SftDataSettings):
     """Rows sampled for SFT; 0: no SFT, RL starts from the model as it is."""
     rows_per_state: int = Field(1, ge=1)
     """Rows of one state that are learned together, where there are as many: the state is then computed once for all."""
-    augment: float = Field(0.0, ge=0, le=1)
-    """Fraction of samples whose object order, ids and names are permuted (`worlds/textgame/state.py`)."""
     sampler: SamplerSettings | None = None
     """Which transitions SFT sees, where they are not those that RL sees."""
     teacher: ServerConfig | None = None

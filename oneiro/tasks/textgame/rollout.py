@@ -41,7 +41,6 @@ class TrueRollout:
 
     @classmethod
     def play(cls, game: GameRules, start: Scene, commands: Sequence[str]) -> TrueRollout:
-        """What the commands lead to in one of our own games."""
         scenes = [start]
         for command in commands:
             scenes.append(game.step(scenes[-1], command).after)
@@ -162,18 +161,10 @@ def search_in_model(
     return None
 
 
-def understood_commands(game: GameRules) -> Candidates:
-    """All commands a game would understand in a predicted situation; none where the prediction makes no sense."""
-
-    def commands(situation: Situation) -> list[str]:
-        scene = game.scene_of(situation)
-        return [verb.command(*things) for verb, things in game.commands(scene)] if scene is not None else []
-
-    return commands
-
-
 def possible(game: GameRules) -> Candidates:
-    """The commands among them that can be done and do more than look: a tenth as many."""
+    """The commands that a game understands in a predicted situation, that can be done and that do more than look; none
+    where the prediction makes no sense.
+    """
 
     def commands(situation: Situation) -> list[str]:
         scene = game.scene_of(situation)
@@ -237,7 +228,6 @@ def situation_key(situation: Situation) -> str:
 
 
 def wins(game: GameRules, scene: Scene, plan: Sequence[str]) -> bool:
-    """Whether a plan wins the true game."""
     for command in plan:
         scene = game.step(scene, command).after
     return scene.won

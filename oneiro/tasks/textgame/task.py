@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from oneiro.episode import Episode, FinishReason, Row
+from oneiro.episode import Row
 from oneiro.learning.stages import Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, means
+from oneiro.tasks.answering import JudgedAnswer
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.task import AFTER, RL, evaluation_stage, intervals_apart
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage, intervals_apart
 from oneiro.tasks.textgame import evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,
@@ -31,7 +31,7 @@ from oneiro.tasks.textgame.data import (
     true_rows,
     with_validation,
 )
-from oneiro.tasks.textgame.model import TEXTS, TextGameMetadata, TextGameModel, create_tiny
+from oneiro.tasks.textgame.model import TEXTS, TextGameMetadata, create_tiny
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.tasks.textgame.recipe import TextGameRecipe
 from oneiro.tasks.textgame.score import question
@@ -96,18 +96,12 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
     def validation_cases(self, count: int) -> list[Transition]:
         return some_rows(self.data.validation, count, self.recipe.seed)
 
-    def accuracy(self, model: TextGameModel, cases: Sequence[Transition], prefix: str) -> dict[str, float]:
-        """How often the answer is exact."""
-        right = [model.task.exact(text, case) for case, text in zip(cases, model(cases), strict=True)]
-        changed = [hit for hit, case in zip(right, cases, strict=True) if model.task.changes(case)]
-        unchanged = [hit for hit, case in zip(right, cases, strict=True) if not model.task.changes(case)]
-        return means({f"{prefix}_changed": changed, f"{prefix}_unchanged": unchanged})
+    def grade(self, case: Transition, text: str) -> dict[str, float]:
+        part = "changed" if self.predictor.changes(case) else "unchanged"
+        return {part: float(self.predictor.exact(text, case))}
 
     def judge(self, case: Transition, text: str) -> JudgedAnswer:
         return judge_answer(self.predictor, case, text)
-
-    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        return describe(episodes)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         """Everything a model's rows of the tables need; its answers are kept as episodes."""
@@ -135,21 +129,18 @@ def judge_answer(task: TextGamePredictor, case: Transition, text: str) -> Judged
     reward, prediction = task.reward(text, case), task.parse(text, case)
     truth = question(case, task.config.transition)
     after = None if isinstance(prediction, Malformed) else write_state(prediction.state, prediction.score)
-    turn = {
-        "state": write_state(truth.before, truth.score_before),
-        "actions": [{"action": case.action}],
-        "reply": text,
-        "prediction": after,
-        "next_state": write_state(truth.after, truth.score_after),
-        "reward": reward.value,
-    }
+    success = task.exact(text, case)
     return JudgedAnswer(
         task=case.id,
         world=f"text game {case.game}",
-        turn=turn,
+        state=write_state(truth.before, truth.score_before),
+        action=case.action,
+        reply=text,
+        prediction=after,
+        next_state=write_state(truth.after, truth.score_after),
         reward=reward,
-        success=task.exact(text, case),
-        info={"changed": task.changes(case), "malformed": after is None},
+        success=success,
+        parts={"success_changed" if task.changes(case) else "success_unchanged": float(success)},
     )
 
 
@@ -160,17 +151,6 @@ def write_state(state: State, score: Score | None) -> str:
     things = sorted(state, key=lambda thing: thing["uuid"])
     shown = [{**thing, "contains": sorted(thing.get("contains", []))} for thing in things]
     return "\n".join(json.dumps(line) for line in [*shown, *([score] if score is not None else [])])
-
-
-def describe(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What a step's answers were like: exact on steps that change something, on those that do not, and unreadable."""
-    parts = {
-        "success_changed": [e.success for e in episodes if e.info["changed"]],
-        "success_unchanged": [e.success for e in episodes if not e.info["changed"]],
-        "malformed": [e.info["malformed"] for e in episodes],
-        "truncated": [e.finish_reason is FinishReason.LENGTH for e in episodes],
-    }
-    return means(parts)
 
 
 def verdict(measured: Mapping[str, dict[str, Any]]) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""SFT examples: true answers, with reasons where they are asked for, or a teacher's answers that turn out to be right.
+"""SFT examples: a teacher's answers that turn out to be right.
 
 A teacher is any chat server. What it answers is kept on disk as it comes, right or wrong, question by question, so a
 run that is cut short goes on where it was and no answer is paid for twice; only right answers become examples
@@ -39,12 +39,6 @@ class SftExample:
     game: str
     messages: Messages
     answer: str
-
-
-def true_examples(task: TextGamePredictor, cases: Iterable[Transition]) -> Iterator[SftExample]:
-    """Examples from the truth; with `reasoning` each has its reasons written out."""
-    for case in cases:
-        yield SftExample(case.id, case.game, task.prompt(case), task.target(case))
 
 
 def taught_examples(

@@ -136,7 +136,6 @@ class Encodings:
 
 
 def alike(keys: Sequence[Key], length: Callable[[Key], int], most: int) -> Iterator[list[Key]]:
-    """Neighbours of one length, at most so many together."""
     for _, group in groupby(keys, key=length):
         while part := list(islice(group, most)):
             yield part

@@ -6,7 +6,7 @@ it, pixel by pixel and by how it looks. The predictor holds no transformer and l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from oneiro.episode import Row, Sample, Tokens
-from oneiro.models.video.layout import FREE, Layout
+from oneiro.models.video.layout import Layout
 from oneiro.models.video.perceptual import Lpips
 from oneiro.models.video.tokenizer import Tokenizer, pixels
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.base import Flaw, Malformed, Predictor, Reward
 from oneiro.tasks.video import measures
 from oneiro.tasks.video.dataset import Clips
 from oneiro.tasks.video.recipe import VideoRewardSettings
@@ -29,8 +28,6 @@ from oneiro.worlds.robot.episodes import ActionBins
 
 SCORED_AT_ONCE = 4
 """Decoded and compared at once: so many times the frames that go through the tokenizer together."""
-BEST_PSNR = 80.0
-"""Of identical frames, by `measures.EPSILON`."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +45,12 @@ class Encoded:
         return Encoded(self.context[part], self.frames[part], self.actions[part])
 
 
-@dataclass(frozen=True)
-class VideoCase:
-    """One segment, as recorded and as tokens; both are batches of one."""
-
-    clips: Clips
-    encoded: Encoded
-
-
-class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
+class VideoPredictor:
     """The task: a frozen tokenizer, the layout of a row, the bins of actions, and the reward.
 
-    An answer is the row of ids that follows the prompt: frames, with the recorded actions between them. Training and
-    evaluation handle many segments at once (`sample`, `rewards`); the methods of `Predictor` are about one.
+    An answer is the row of ids that follows the prompt: frames, with the recorded actions between them. Many segments
+    are handled at once.
     """
-
-    name = "video"
 
     def __init__(
         self, tokenizer: Tokenizer, layout: Layout, bins: ActionBins, reward: VideoRewardSettings | None = None
@@ -191,83 +178,6 @@ class VideoPredictor(Predictor[VideoCase, Tokens, Tokens, NDArray[np.int32]]):
         still = np.ones((len(clips), 1, self.layout.future), np.float32)
         terms = self.reward_terms(self.copy_frames(clips)[:, None], self.truth(clips, cases), still)
         return np.asarray(np.sum(list(terms.values()), axis=(0, 2, 3)))
-
-    # One segment at a time
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        """Errors count from 0 downwards, SSIM up to 1, PSNR up to 80 dB; LPIPS has no bound below."""
-        settings = self.reward_settings
-        low = -np.inf if settings.lpips else -(settings.mae + settings.mse + settings.ssim + settings.repetition)
-        return float(low), settings.ssim + settings.psnr * BEST_PSNR
-
-    def case(self, clips: Clips) -> VideoCase:
-        """A recorded segment, a batch of one, with its tokens."""
-        return VideoCase(clips, self.encode(clips))
-
-    def prompt(self, case: VideoCase) -> Tokens:
-        return self.opening(case.encoded[0])
-
-    def target(self, case: VideoCase) -> Tokens:
-        """The true frames through the tokenizer; with `truth: reconstruction` no answer earns more."""
-        return self._answer(case, case.encoded.frames[0, self.layout.past :])
-
-    def parse(self, answer: Tokens, case: VideoCase) -> NDArray[np.int32] | Malformed:
-        """The frames' code indices [F, Z]."""
-        ids = np.asarray(answer)
-        if ids.shape != (self.layout.reply_length,) or ids.dtype.kind not in "iu":
-            return Malformed(Flaw.BROKEN, f"{ids.shape} numbers where {self.layout.reply_length} ids belong")
-        frames = self.layout.reply_frames(ids)
-        if (frames < 0).any() or (frames >= self.layout.codes).any():
-            return Malformed(Flaw.SHAPE, "an id that is no code of a frame")
-        return np.asarray(frames, np.int32)
-
-    def reward(self, answer: Tokens, case: VideoCase) -> Reward:
-        """The sum of all terms over the frames; an answer that cannot be read earns minus the sum of all weights."""
-        frames = self.parse(answer, case)
-        if isinstance(frames, Malformed):
-            settings = self.reward_settings
-            lost = -sum(abs(weight) for weight in settings.weights.values()) - settings.repetition
-            return Reward(lost, {"malformed": lost})
-        terms = self.rewards(case.clips, case.encoded, frames[None, None])
-        sums = {name: float(values.sum()) for name, values in terms.items()}
-        return Reward(sum(sums.values()), sums)
-
-    def metrics(self, answer: Tokens, case: VideoCase) -> dict[str, float]:
-        """Means over the frames, against the recorded ones; only `parsed` where the answer cannot be read."""
-        frames = self.parse(answer, case)
-        if isinstance(frames, Malformed):
-            return {"parsed": 0.0}
-        made = self.decode(case.encoded.context, frames[None])
-        true = pixels(case.clips.images[:, self.layout.past :], self.tokenizer.device)
-        return {"parsed": 1.0} | {name: float(values.mean()) for name, values in measures.measure(made, true).items()}
-
-    def baselines(self, train: Sequence[VideoCase] = ()) -> dict[str, Callable[[VideoCase], Tokens]]:
-        """Copying, a lookup (for many segments: `lookup.py`), and the true frames through the tokenizer."""
-
-        def lookup(case: VideoCase) -> Tokens:
-            nearest = min(train, key=lambda known: self._distance(known, case))
-            return self._answer(case, nearest.encoded.frames[0, self.layout.past :])
-
-        learned = {"lookup": lookup} if len(train) else {}
-        return {"copy last frame": self.copy_last_frame, **learned, "perfect": self.target}
-
-    def _distance(self, a: VideoCase, b: VideoCase) -> float:
-        """How unlike the last given frames and the actions from there on are."""
-        last = self.layout.past - 1
-        frames = a.clips.images[:, last].astype(np.float32) - b.clips.images[:, last]
-        actions = (a.encoded.actions - b.encoded.actions)[:, last:]
-        return float(np.abs(frames).mean() / 255 + np.abs(actions).mean() / self.layout.bins)
-
-    def copy_last_frame(self, case: VideoCase) -> Tokens:
-        last = case.encoded.frames[0, self.layout.past - 1]
-        return self._answer(case, np.repeat(last[None], self.layout.future, axis=0))
-
-    def _answer(self, case: VideoCase, frames: NDArray[np.int32]) -> Tokens:
-        """Frames [F, Z] as the row a model would have sampled, the recorded actions between them."""
-        reply = self.layout.force_actions(case.encoded.actions[0])
-        reply[reply == FREE] = frames.reshape(-1)
-        return reply
 
 
 def whole_numbers(tokens: Tensor) -> NDArray[np.int32]:

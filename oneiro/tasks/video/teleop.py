@@ -14,8 +14,7 @@ from oneiro.runtime import files
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.video.dataset import Images, VideoDataset
-from oneiro.tasks.video.model import open_model
-from oneiro.tasks.video.world import LearnedFrames
+from oneiro.tasks.video.model import LearnedFrames, open_model
 from oneiro.worlds.robot.episodes import ActionBins, open_episodes
 
 KEYS = (("a", "d"), ("s", "w"), ("f", "r"), ("z", "x"))
@@ -105,7 +104,6 @@ def open_teleop(model: str | Path, data: str | Path | None, episode: int, out: P
 
 
 def keys_of(line: str) -> Iterator[str]:
-    """The keys in a line, one after the other."""
     return (match[0] for match in KEY.finditer(line))
 
 

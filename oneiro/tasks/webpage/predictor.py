@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from oneiro.recipe import Settings
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed, Messages, Predictor, Reward
 from oneiro.tasks.webpage.lookup import PageLookup
@@ -40,10 +41,8 @@ SHOWN_LINES = 24
 """Lines that are shown of each retrieved change."""
 
 
-class WebPagePredictorConfig(BaseModel):
+class WebPagePredictorConfig(Settings):
     """What is asked, how it is shown and how it is rewarded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     lines: int = Field(0, ge=0)
     """Lines of a page that are shown: its own part from the beginning, or around the element of the action. 0: all."""
@@ -79,7 +78,6 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
     """The prediction task over steps of any web world in the accessibility view."""
 
     name: ClassVar[str] = "web-page"
-    Config: ClassVar[type[WebPagePredictorConfig]] = WebPagePredictorConfig
 
     def __init__(
         self, config: WebPagePredictorConfig | None = None, *, examples: Sequence[PageTransition] = ()
@@ -87,10 +85,6 @@ class WebPagePredictor(Predictor[PageTransition, Messages, str, PagePrediction])
         """`examples` are the training steps that retrieval looks among."""
         self.config = config if config is not None else WebPagePredictorConfig()
         self.examples = examples
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def prompt(self, case: PageSituation) -> Messages:
         """One user message; what all situations share comes first."""

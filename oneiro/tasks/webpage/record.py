@@ -125,7 +125,6 @@ class RecordingWeb(WebWorld):
 
 
 def recorded_web(name: str, settings: Mapping[str, Any] | None = None) -> RecordingWeb:
-    """A registered web world, recorded."""
     config = config_for(name, dict(settings or {}))
     if not issubclass(world_class(name), WebWorld) or not isinstance(config, WebConfig):
         raise OneiroError(f"'{name}' is no web world; give web, web:reddit or another variant of web")
@@ -203,7 +202,6 @@ class Collection:
 
     @property
     def scripts(self) -> dict[str, Policy]:
-        """The policies that need no model."""
         return {
             "random": random_policy,
             "oracle": oracle_policy,

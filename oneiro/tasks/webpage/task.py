@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from oneiro.episode import Episode, FinishReason, Row
+from oneiro.episode import Row
 from oneiro.learning.stages import Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -17,12 +17,12 @@ from oneiro.report.table import Cell
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import CURVES, AnsweringTask, JudgedAnswer, means, true_rows
-from oneiro.tasks.task import AFTER, CONTROL, RL, evaluation_stage, intervals_apart
+from oneiro.tasks.answering import JudgedAnswer, true_rows
+from oneiro.tasks.task import AFTER, CONTROL, CURVES, RL, AnsweringTask, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import PageLookup
-from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, WebPageModel, create_tiny
+from oneiro.tasks.webpage.model import TEXTS, WebPageMetadata, create_tiny
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.recipe import WebPageRecipe
 from oneiro.tasks.webpage.rollout import Predict, chains, errors_by_depth, true_predictor
@@ -74,7 +74,6 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
         return create_tiny(self.recipe.model, self.predictor, cases, seeds.derive(self.recipe.seed, "weights"))
 
     def trainable(self, chat: ChatFormat) -> list[PageTransition]:
-        """The training steps whose prompts are short enough."""
         short = short_enough(self.predictor, chat, self.data.train, self.recipe.max_prompt)
         if not short:
             raise OneiroError(f"no prompt has at most max_prompt={self.recipe.max_prompt} tokens; raise it")
@@ -92,20 +91,11 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
     def validation_cases(self, count: int) -> list[PageTransition]:
         return some_steps(self.data.validation, count, self.recipe.seed)
 
-    def accuracy(self, model: WebPageModel, cases: Sequence[PageTransition], prefix: str) -> dict[str, float]:
-        """Mean F1."""
-        scores = [
-            (model.task.changes(case), model.task.judge(text, case).f1)
-            for case, text in zip(cases, model(cases), strict=True)
-        ]
-        changed, unchanged = [f1 for kind, f1 in scores if kind], [f1 for kind, f1 in scores if not kind]
-        return means({f"{prefix}_f1_changed": changed, f"{prefix}_f1_unchanged": unchanged})
+    def grade(self, case: PageTransition, text: str) -> dict[str, float]:
+        return {f"f1_{'changed' if self.predictor.changes(case) else 'unchanged'}": self.predictor.judge(text, case).f1}
 
     def judge(self, case: PageTransition, text: str) -> JudgedAnswer:
         return judge_answer(self.predictor, case, text)
-
-    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        return describe(episodes)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         stage = evaluation_stage(name)
@@ -146,39 +136,20 @@ class WebPageTask(AnsweringTask[WebPagePredictor, PageTransition]):
 def judge_answer(task: WebPagePredictor, case: PageTransition, text: str) -> JudgedAnswer:
     """One answer with what it earned. Success is an exact answer."""
     reward, score = task.reward(text, case), task.judge(text, case)
-    turn = {
-        "state": "\n".join(map(str, shown_items(case, task.config.lines))),
-        "actions": [{"action": case.action}],
-        "reply": text,
-        "prediction": text if score.flaw is None else None,
-        "next_state": task.write(task.truth(case), case),
-        "reward": reward.value,
-    }
+    figures = score.figures()
+    changed = {f"{name}_changed": figures[name] for name in ("f1", "precision", "recall")}
     return JudgedAnswer(
         task=case.id,
         world=f"web page {case.site}",
-        turn=turn,
+        state="\n".join(map(str, shown_items(case, task.config.lines))),
+        action=case.action,
+        reply=text,
+        prediction=text if score.flaw is None else None,
+        next_state=task.write(task.truth(case), case),
         reward=reward,
         success=score.f1 == 1.0,
-        info={"changed": task.changes(case), "malformed": score.flaw is not None, "figures": score.figures()},
+        parts=changed if task.changes(case) else {"f1_unchanged": figures["f1"]},
     )
-
-
-def describe(episodes: Sequence[Episode]) -> dict[str, float]:
-    """What a step's answers were like: F1 on steps that change the page and on those that do not, and precision and
-    recall.
-    """
-    changed = [e.info["figures"] for e in episodes if e.info["changed"]]
-    still = [e.info["figures"] for e in episodes if not e.info["changed"]]
-    parts = {
-        "f1_changed": [row["f1"] for row in changed],
-        "precision_changed": [row["precision"] for row in changed],
-        "recall_changed": [row["recall"] for row in changed],
-        "f1_unchanged": [row["f1"] for row in still],
-        "malformed": [float(e.info["malformed"]) for e in episodes],
-        "truncated": [float(e.finish_reason is FinishReason.LENGTH) for e in episodes],
-    }
-    return means(parts)
 
 
 def verdict(measured: Mapping[str, dict[str, Any]], rows: Mapping[str, dict[str, Any]]) -> Sequence[str]:

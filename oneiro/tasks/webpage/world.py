@@ -14,8 +14,7 @@ from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.base import LearnedWorld
-from oneiro.tasks.webpage.dynamics import NextPages
-from oneiro.tasks.webpage.model import WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import NextPages, WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.parse import record
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
@@ -23,7 +22,7 @@ from oneiro.tasks.webpage.rollout import Predict, imagine
 from oneiro.tasks.webpage.state import PageSituation, PageState
 from oneiro.worlds.base import Step, World
 from oneiro.worlds.registry import config_for
-from oneiro_web.actions import Kind, Malformed
+from oneiro_web.actions import Action, Kind, Malformed
 from oneiro_web.diff import Item
 from oneiro_web.env import WebConfig
 from oneiro_web.grading.webarena import VARIANTS, url_match
@@ -64,12 +63,16 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
         if isinstance(parsed, Malformed):
             self.notice = parsed.reason
             return self.outcome(0.0, valid=False, effective=False, malformed=False)
+        self.notice = ""
+        return self.follow(action, parsed)
+
+    def follow(self, action: str, parsed: Action) -> Step:
+        """Where an action leads."""
         situation = self.situation(action)
         text = self.predict([situation])[0]
         imagined, before = imagine(self.predictor, situation, text), self.present
         heads: Mapping[str, str] = imagined.prediction.outcome if imagined is not None else {}
         self.history = (*self.history, situation.described)[-HISTORY:]
-        self.notice = ""
         stops = parsed.kind is Kind.STOP
         # A stop ends the episode on the page where it was said.
         if imagined is not None and not stops:
@@ -98,9 +101,6 @@ class LearnedPage(LearnedWorld, WebWorld):  # type: ignore[misc]
     @property
     def state(self) -> PageState:
         return self.present
-
-    def oracle(self) -> str | None:
-        return None  # its script holds for true pages
 
 
 def page_of(state: PageState, before: Page) -> Page:
@@ -167,14 +167,7 @@ class DreamedWeb(LearnedPage):
         super().__init__(WebPagePredictor(), lambda situations: [], config)
         self.pages = pages
 
-    def step(self, action: str) -> Step:
-        if self.over:
-            return self.ended(success=self.won)
-        parsed = self.grammar.parse(action)
-        if isinstance(parsed, Malformed):
-            self.notice = parsed.reason
-            return self.outcome(0.0, valid=False, effective=False, malformed=False)
-        self.notice = ""
+    def follow(self, action: str, parsed: Action) -> Step:
         if parsed.kind is Kind.STOP:
             return self._grade_page(done=True, effective=True, malformed=False)
         case, before = self.situation(action), self.present

@@ -20,7 +20,7 @@ from oneiro.recipe import load
 from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.webpage.dynamics import Remembered
+from oneiro.tasks.webpage.model import Remembered
 from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.slot_model import right_kind
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition

@@ -18,7 +18,7 @@ from oneiro.agents.planning.page_values import (
     similarity,
 )
 from oneiro.runtime import seeds
-from oneiro.tasks.webpage.dynamics import BrowsedPage
+from oneiro.tasks.webpage.model import BrowsedPage
 from oneiro.tasks.webpage.state import PageState
 from oneiro_web.diff import Item
 

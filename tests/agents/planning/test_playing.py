@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from oneiro import worlds
+from oneiro.agents.evaluate import evaluate_agent
 from oneiro.agents.planning.agent_model import AgentModel
 from oneiro.agents.planning.base import (
     Candidate,
@@ -19,7 +21,6 @@ from oneiro.agents.planning.base import (
     Proposed,
     Root,
 )
-from oneiro.agents.planning.grids import every_action, grid_rule, lake_rule
 from oneiro.agents.planning.loading import load_planner
 from oneiro.agents.planning.policy import (
     ModelVeto,
@@ -32,7 +33,7 @@ from oneiro.agents.planning.policy import (
     make_planner,
     traces,
 )
-from oneiro.agents.planning.textgames import observe, possible_commands, score_rule
+from oneiro.agents.planning.rules import every_action, grid_rule, lake_rule, observe_game, possible_commands, score_rule
 from oneiro.agents.planning.values import JudgeValue, RuleValue
 from oneiro.agents.policies import DreamingPolicy, ScriptedPolicy
 from oneiro.agents.prompts import DialogueSettings
@@ -45,10 +46,10 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.server import ServerConfig
 from oneiro.tasks.base import Cached, Dynamics, Flaw, Imagined, Malformed, Shuffled
-from oneiro.tasks.grid.model import LearnedFrozenLake, TrueLake, predict_together
+from oneiro.tasks.grid import GridMetadata, GridPredictorConfig, LearnedFrozenLake, TrueLake, predict_together
+from oneiro.tasks.textgame.model import TextGameDynamics
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import true_predictor
-from oneiro.tasks.textgame.world import TextGameDynamics
 from oneiro.worlds.base import World
 from oneiro.worlds.baselines import random_policy
 from oneiro.worlds.grid.frozen_lake.views import Lake
@@ -158,7 +159,7 @@ def test_search_in_the_true_game_finds_the_last_commands_of_a_text_game() -> Non
     plan = world.plan()  # type: ignore[attr-defined]
     for command in plan[:-2]:
         world.step(command)
-    found = planner.plan([Root(observe(world))])[0]
+    found = planner.plan([Root(observe_game(world))])[0]
     assert found.ended == "goal" and found.value == pytest.approx(0.95**2) and len(found.plan) == 2
     for command in found.plan:
         _, _, _, _, info = world.step(command)
@@ -169,7 +170,7 @@ def test_search_in_the_true_game_finds_the_last_commands_of_a_text_game() -> Non
 def observed_start() -> Any:
     world = worlds.make("textgame:make-ice")
     world.reset(seed=0)
-    return observe(world)
+    return observe_game(world)
 
 
 def test_an_unreadable_answer_is_no_scene_of_a_text_game() -> None:
@@ -256,6 +257,19 @@ def test_a_model_that_predicts_nothing_is_refused_in_one_line(tiny: LanguageMode
     tiny.save(tmp_path / "model")
     with pytest.raises(OneiroError, match="planning needs a world model"):
         load_planner(str(tmp_path / "model"), "frozen-lake", {}, PlannerSettings())
+
+
+def test_the_row_of_a_planner_says_what_it_took_and_nothing_of_the_state_that_it_was_shown(
+    tiny: LanguageModel, tmp_path: Any
+) -> None:
+    metadata = GridMetadata(task=GridPredictorConfig(), sampling=SamplingSettings(max_tokens=4))
+    folder = str(metadata.write(replace(tiny)).save(tmp_path / "model"))
+    table = evaluate_agent(
+        "frozen-lake", folder, levels=2, samples=1, settings={"max_actions": 2}, plan=PlannerSettings(depth=1)
+    )
+    planned = dict(zip(table.columns, table.rows[1], strict=True))
+    assert planned["agent"].value == f"{folder}, beam depth 1" and planned["success"].value is not None
+    assert planned["observation exact"].value is None and "tokens a decision" in table.note
 
 
 def test_a_judge_is_asked_several_times_and_paid_once() -> None:

@@ -25,9 +25,8 @@ from oneiro.agents.planning.webpages import (
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.tasks.base import Malformed
-from oneiro.tasks.webpage.dynamics import BrowsedPage, PageDynamics, TrueWeb, look_up_pages, shuffle_pages
 from oneiro.tasks.webpage.lookup import PageLookup
-from oneiro.tasks.webpage.model import WebPageMetadata
+from oneiro.tasks.webpage.model import BrowsedPage, PageDynamics, TrueWeb, WebPageMetadata, look_up_pages, shuffle_pages
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition

@@ -15,7 +15,7 @@ from oneiro.agents.learners.pages import as_turns, browsed_pages, by_episode, is
 from oneiro.recipe import load
 from oneiro.systems.plan import lake, physics, textgame, web
 from oneiro.systems.plan.lake import LakePlanning
-from oneiro.systems.plan.physics import PhysicsPlanning, draw_decision, goal_rule
+from oneiro.systems.plan.physics import PhysicsPlanning, draw_decision, room_rule
 from oneiro.systems.plan.recipe import PlanPhysicsRecipe
 from oneiro.systems.plan.textgame import TextGamePlanning
 from oneiro.systems.plan.web import WebPlanning
@@ -153,7 +153,7 @@ def test_a_goal_is_worth_one_and_another_target_makes_it_worthless() -> None:
 
     def judged(walker: int, wanted: int | None) -> tuple[float, bool]:
         tiles = read_tiles(state.text)._replace(walker=walker)
-        found = goal_rule(PhysicsSituation((), tiles.text, ""), wanted)
+        found = room_rule(PhysicsSituation((), tiles.text, ""), wanted)
         return found.value, found.done
 
     assert judged(goal, None) == (1.0, True) and judged(target, None) == (0.0, False)

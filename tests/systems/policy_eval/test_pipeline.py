@@ -23,8 +23,19 @@ from oneiro.runtime.progress import Bar, console
 from oneiro.systems.policy_eval import pipeline as real2sim
 from oneiro.systems.policy_eval.agreement import Comparison, agreement_table, plot, success_table
 from oneiro.systems.policy_eval.pipeline import Real2SimSettings, SimulatedFrames, compare, rollout
-from oneiro.systems.policy_eval.policies import Cloned, Recorded, Rt1, fit_frame, load_rt1, rt1_action, rt1_stops
-from oneiro.systems.policy_eval.train import PolicyTrainingSettings, SuccessClassifier, policies_of, validate
+from oneiro.systems.policy_eval.policies import (
+    Cloned,
+    PolicyTrainingSettings,
+    Recorded,
+    Rt1,
+    SuccessClassifier,
+    fit_frame,
+    load_rt1,
+    policies_of,
+    rt1_action,
+    rt1_stops,
+    validate,
+)
 from oneiro.tasks.video.model import TransformerSettings, VideoMetadata, create_transformer
 from oneiro.worlds.robot.collect import CollectSettings, collect, play
 from oneiro.worlds.robot.episodes import ActionBins, read_episode
@@ -192,7 +203,7 @@ def test_labels_are_read_to_the_last_line_and_wrong_ones_are_named(tmp_path: Pat
         with pytest.raises(OneiroError, match="line 2"):
             real2sim.read_labels(path, **known)
     path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(OneiroError, match="not a text file"):
+    with pytest.raises(OneiroError, match="line 1 is not JSON"):
         real2sim.read_labels(path, **known)
 
 

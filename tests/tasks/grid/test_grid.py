@@ -11,8 +11,17 @@ from oneiro.models.language import LanguageModel
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
-from oneiro.tasks.grid.model import GridModel, LearnedFrozenLake, LookupModel, TrueLake
-from oneiro.tasks.grid.predictor import GridLookup, GridPredictor, GridPredictorConfig, GridSituation, GridTransition
+from oneiro.tasks.grid import (
+    GridLookup,
+    GridModel,
+    GridPredictor,
+    GridPredictorConfig,
+    GridSituation,
+    GridTransition,
+    LearnedFrozenLake,
+    LookupModel,
+    TrueLake,
+)
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
 from oneiro.worlds.registry import WorldChoice
 

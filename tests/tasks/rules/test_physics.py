@@ -41,8 +41,8 @@ from oneiro.tasks.rules.physics_data import (
     most_likely,
     shuffle_outcomes,
 )
-from oneiro.tasks.rules.physics_recipe import PhysicsRecipe
 from oneiro.tasks.rules.physics_task import PAIRS, UNCOPIED, PhysicsTask, measure
+from oneiro.tasks.rules.recipe import PhysicsRecipe
 from oneiro.worlds.rules.physics import (
     HELD_OUT_PAIRS,
     HELD_OUT_PERMUTATIONS,

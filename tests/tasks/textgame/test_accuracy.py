@@ -272,7 +272,7 @@ def test_what_is_no_text_or_nested_beyond_reason_is_named_by_its_line(tmp_path: 
     path = tmp_path / "answers.jsonl"
     for number, before in ((1, b""), (2, b'{"id": "x", "answer": ""}\n')):
         path.write_bytes(before + line)
-        with pytest.raises(OneiroError, match=f"line {number}: not "):
+        with pytest.raises(OneiroError, match=f"line {number} is not "):
             read_answers(path)
 
 
@@ -281,7 +281,7 @@ def test_what_is_no_text_or_nested_beyond_reason_is_named_by_its_line(tmp_path: 
     [
         ("nonsense\n", "line 1"),
         ('{"id": "a", "answer": "b"}\n{"id": "c"}\n', "line 2"),
-        ('{"id": 5, "answer": "b"}\n', "must be text"),
+        ('{"id": 5, "answer": "b"}\n', "line 1 is not"),
         ("[1]\n", "line 1"),
         ('{"id": "a", "answer": "b"}\n{"id": "a", "answer": "c"}\n', "twice"),
     ],

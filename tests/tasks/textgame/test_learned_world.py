@@ -12,9 +12,8 @@ from oneiro import cli
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
-from oneiro.tasks.textgame.model import TextGameMetadata
+from oneiro.tasks.textgame.model import TextGameMetadata, open_world
 from oneiro.tasks.textgame.predictor import TextGamePredictorConfig
-from oneiro.tasks.textgame.world import open_world
 
 
 def taught(language: LanguageModel, where: Path, **task: Any) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from oneiro.runtime.errors import OneiroError
-from oneiro.tasks.textgame.official_score import official_score
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
+from oneiro.tasks.textgame.score import official_score
 from oneiro.worlds.textgame.state import State, Transition
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}

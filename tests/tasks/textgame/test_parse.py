@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oneiro.tasks.base import Flaw, Malformed
-from oneiro.tasks.textgame.parse import Prediction, parse_difference, parse_edits, parse_full, parse_score
-from oneiro.tasks.textgame.reader import Unreadable, find_object, only_object
+from oneiro.tasks.textgame.parse import (
+    Prediction,
+    Unreadable,
+    find_object,
+    only_object,
+    parse_difference,
+    parse_edits,
+    parse_full,
+    parse_score,
+)
 
 SCORE = {"score": 0, "gameOver": False, "gameWon": False}
 CUP = {"name": "cup (ID: 2)", "uuid": 2, "type": "Cup", "properties": {"full": False}, "contains": []}

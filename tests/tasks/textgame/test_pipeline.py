@@ -34,11 +34,11 @@ from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.answering import episode, play
+from oneiro.tasks.answering import describe, episode, play
+from oneiro.tasks.base import Malformed
 from oneiro.tasks.textgame.command import open_evaluation
 from oneiro.tasks.textgame.data import (
     TextGameData,
-    augmentation,
     data_stage,
     open_data,
     row_order,
@@ -50,8 +50,8 @@ from oneiro.tasks.textgame.evaluation import StepEvaluation, beyond, levels, tab
 from oneiro.tasks.textgame.model import TextGameModel, pieces
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
-from oneiro.tasks.textgame.rollout import Predict, find_plans, possible, understood_commands
-from oneiro.tasks.textgame.task import describe, judge_answer, verdict, write_state
+from oneiro.tasks.textgame.rollout import Predict, find_plans, possible
+from oneiro.tasks.textgame.task import judge_answer, verdict, write_state
 from oneiro.worlds.textgame.crawl import CrawlConfig, crawl
 from oneiro.worlds.textgame.dataset import Dataset, open_dataset, write_dataset
 from oneiro.worlds.textgame.game import solve
@@ -206,6 +206,7 @@ def test_reward_terms_sum_to_the_reward_and_success_is_exactness(data: TextGameD
             told = episode(judge_answer(task, case, text), sample, answerer.prompt(case))
             assert sum(sum(values) for values in told.terms.values()) == pytest.approx(told.score)
             assert told.score == pytest.approx(task.reward(text, case).value)
+            assert told.info["parts"]["malformed"] == isinstance(task.parse(text, case), Malformed)
             assert told.success == (text == task.target(case) or (text == task.no_change(case) and not case.changed))
             seen.add(told.success)
     assert seen == {True, False}
@@ -231,7 +232,8 @@ def test_an_episode_is_one_question_with_what_was_sampled(data: TextGameData) ->
 
 def test_a_steps_answers_are_described_by_what_they_should_have_changed() -> None:
     def answered(success: bool, changed: bool, malformed: bool, reason: FinishReason) -> Episode:
-        info = {"changed": changed, "malformed": malformed}
+        part = "success_changed" if changed else "success_unchanged"
+        info = {"parts": {part: float(success), "malformed": float(malformed)}}
         return Episode([], success=success, finish_reason=reason, info=info)
 
     ended, cut_off = FinishReason.TURNS, FinishReason.LENGTH
@@ -257,21 +259,6 @@ def test_sft_rows_put_the_loss_on_the_answer_and_its_end(data: TextGameData) -> 
         assert np.array_equal(row.tokens[~learned], answerer.prompt(case))
 
 
-def test_sft_rows_may_augment_the_state_of_every_group(data: TextGameData) -> None:
-    answerer = make_answerer(data)
-    augment = augmentation(data.train, 1.0, 7)
-    rows = true_rows(answerer.task, answerer.chat, data.train, [[0, 1], [0, 1], [2]], augment)
-    first, second, again, _, other = rows
-    assert np.array_equal(first.prefix, second.prefix) and not np.array_equal(first.prefix, again.prefix)
-    for row, (number, group) in zip((first, second, again, other), ((0, 0), (1, 0), (0, 1), (2, 2)), strict=True):
-        case = augment(data.train[number], group)
-        answer = answerer.language.decode(row.tokens[row.weights("ce") > 0]).removesuffix("<|im_end|>")
-        assert answerer.task.exact(answer, case)
-        assert np.array_equal(row.tokens[row.weights("ce") == 0], answerer.prompt(case))
-    plain = true_rows(answerer.task, answerer.chat, data.train, [[0, 1]], augmentation(data.train, 0.0, 7))
-    assert np.array_equal(plain[0].tokens, true_rows(answerer.task, answerer.chat, data.train, [[0]])[0].tokens)
-
-
 def test_rows_of_one_state_share_all_that_stands_before_the_command(data: TextGameData) -> None:
     answerer = make_answerer(data)
     settings = ["sft_data.rows=40", "sft_data.rows_per_state=6", "sampler.changed_share=0.5"]
@@ -279,12 +266,13 @@ def test_rows_of_one_state_share_all_that_stands_before_the_command(data: TextGa
     assert isinstance(recipe, TextGameRecipe)
     rows = training_rows(recipe, None, data, answerer.task, answerer.chat)  # type: ignore[arg-type]
     assert len(rows) == 40 and max(map(len, rows.groups)) == 6
-    for group in rows.groups:
-        prefixes = {rows.row(number, 0).prefix.tobytes() for number in group}
+    made = iter(rows)
+    by_group = [[next(made) for _ in group] for group in rows.groups]
+    for group, own in zip(rows.groups, by_group, strict=True):
+        prefixes = {row.prefix.tobytes() for row in own}
         commands = {data.train[number].action for number in group}
         assert len(prefixes) == 1 and len(commands) == len(group)
-    (longest, *_) = sorted(rows.groups, key=len, reverse=True)
-    shared = [Example.of(rows.row(number, 0)) for number in longest]
+    shared = list(map(Example.of, max(by_group, key=len)))
     (batch,) = batches(shared, 100_000)
     assert isinstance(batch, RowsAfterPrefix) and len(batch.prefixes) == 1
 
@@ -468,14 +456,15 @@ def _disturb(language: LanguageModel) -> None:
             parameter.add_(0.3 * torch.randn(parameter.shape, generator=generator))
 
 
-def test_possible_commands_are_understood_and_hold_every_winning_plan() -> None:
+def test_possible_commands_hold_every_winning_plan() -> None:
     recipe = recipes.load("rlvr/text-game")
     assert isinstance(recipe, TextGameRecipe)
     for game, scene in levels(recipe, 4):
         for command in solve(game, scene) or ():
             situation = game.situation(scene)
             allowed = possible(game)(situation)
-            assert command in allowed and set(allowed) < set(understood_commands(game)(situation))
+            assert command in allowed and "look" not in allowed
+            assert all(game.understand(scene, one) is not None for one in allowed)
             scene = game.step(scene, command).after
         assert scene.won
 

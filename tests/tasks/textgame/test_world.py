@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from oneiro.runtime.seeds import generator
+from oneiro.tasks.textgame.model import LearnedTextGame
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import possible, search_in_model, true_predictor
-from oneiro.tasks.textgame.world import LearnedTextGame
 from oneiro.worlds.textgame import world as true_world
 from oneiro.worlds.textgame.crawl import record
 from oneiro.worlds.textgame.games import GAMES

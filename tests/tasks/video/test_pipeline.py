@@ -31,7 +31,6 @@ from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.video import evaluation as video_evaluate
-from oneiro.tasks.video.command import evaluate_video, open_models
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
 from oneiro.tasks.video.data import fixed_windows as fixed_segments
 from oneiro.tasks.video.dataset import VideoDataset
@@ -43,7 +42,9 @@ from oneiro.tasks.video.evaluation import (
     SegmentEvaluation,
     by_episode,
     change_table,
+    evaluate_video,
     main_table,
+    open_models,
 )
 from oneiro.tasks.video.model import TransformerSettings, create_transformer, find_tokenizer, open_model
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from oneiro.episode import Episode, FinishReason
 from oneiro.tasks.webpage.evaluation import FIGURES, difference, distinct, measure, tables
 from oneiro.tasks.webpage.predictor import WebPagePredictor, WebPagePredictorConfig
 from oneiro.tasks.webpage.rollout import chains, errors_by_depth, page_error
 from oneiro.tasks.webpage.state import PageState, PageTransition, same_items, window_before
-from oneiro.tasks.webpage.task import describe, judge_answer, verdict
+from oneiro.tasks.webpage.task import judge_answer, verdict
 from oneiro_web.diff import Item
 from tests.tasks.webpage.cases import state, step
 
@@ -101,28 +100,14 @@ def test_an_answer_is_judged_with_all_that_a_page_about_it_shows() -> None:
     assert judged.turn["state"] == "[1] main ''\n[2] link 'a'\n[3] link 'b'"
     assert judged.turn["actions"] == [{"action": "click [2]"}] and judged.turn["reward"] == 1.0
     assert judged.turn["reply"] == judged.turn["prediction"] == judged.turn["next_state"] == TASK.target(case)
-    assert judged.info["changed"] and not judged.info["malformed"] and judged.info["figures"]["f1"] == 1.0
+    assert judged.parts == {"f1_changed": 1.0, "precision_changed": 1.0, "recall_changed": 1.0}
     bad = judge_answer(TASK, case, "\x00")
-    assert not bad.success and bad.turn["prediction"] is None and bad.turn["reply"] == "\x00" and bad.info["malformed"]
+    assert not bad.success and bad.turn["prediction"] is None and bad.turn["reply"] == "\x00"
 
 
-def test_a_steps_answers_are_described_by_what_they_should_have_changed() -> None:
-    def answered(changed: bool, f1: float, precision: float, recall: float, **facts: Any) -> Episode:
-        figures = {"f1": f1, "precision": precision, "recall": recall}
-        info = {"changed": changed, "figures": figures, "malformed": facts.pop("malformed", False)}
-        return Episode([], info=info, **facts)
-
-    episodes = [
-        answered(True, 0.5, 0.25, 1.0),
-        answered(True, 1.0, 0.75, 0.5, finish_reason=FinishReason.LENGTH),
-        answered(False, 0.0, 0.0, 0.0, malformed=True),
-        answered(False, 0.5, 0.0, 0.0),
-    ]
-    assert describe(episodes) == {
-        "f1_changed": 0.75, "precision_changed": 0.5, "recall_changed": 0.75, "f1_unchanged": 0.25, "malformed": 0.25,
-        "truncated": 0.25,
-    }  # fmt: skip
-    assert "f1_unchanged" not in describe(episodes[:2])
+def test_a_step_that_changes_nothing_is_counted_by_its_f1_alone() -> None:
+    still = replace(cases()[0], after=cases()[0].state, matched=tuple(range(len(cases()[0].state.items))))
+    assert judge_answer(TASK, still, TASK.no_change(still)).parts == {"f1_unchanged": 1.0}
 
 
 def test_unbroken_steps_of_an_episode_are_a_chain() -> None:
@@ -182,6 +167,7 @@ def test_accuracy_is_the_mean_f1_of_changed_and_unchanged_steps() -> None:
         def __call__(self, asked: list[PageTransition]) -> list[str]:
             return [right_on("new")(case) for case in asked]
 
-    own: Any = SimpleNamespace()
-    assert WebPageTask.accuracy(own, Model(), cases(), "eval") == {"eval_f1_changed": 0.5, "eval_f1_unchanged": 1.0}  # type: ignore[arg-type]
-    assert WebPageTask.accuracy(own, Model(), cases()[2:], "x") == {"x_f1_unchanged": 1.0}  # type: ignore[arg-type]
+    own: Any = WebPageTask.__new__(WebPageTask)
+    own.predictor = TASK
+    assert own.accuracy(Model(), cases(), "eval") == {"eval_f1_changed": 0.5, "eval_f1_unchanged": 1.0}
+    assert own.accuracy(Model(), cases()[2:], "x") == {"x_f1_unchanged": 1.0}

@@ -8,18 +8,22 @@ predictor.reward("mib.heat 4; tok.open yes", case).value
 from __future__ import annotations
 
 import re
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from typing import ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
+from oneiro.recipe import Settings
+from oneiro.runtime import seeds
 from oneiro.tasks.base import Flaw, Malformed, Messages, Predictor, Reward
 from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, with_wrong_rules
-from oneiro.tasks.rules.rulebook.lookup import PromptLookup, RuleTextLookup, VerbLookup
 from oneiro.tasks.textgame.parse import Prediction
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
-from oneiro.worlds.rules.rulebook.language import Things, Value, write
+from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Things, Value, write
 
 Context = Literal["rules", "examples", "both", "none"]
 NOTHING = "nothing"
@@ -35,10 +39,8 @@ _SYMBOL = re.compile(r"\n|[A-Za-z]+|\d|[.,:;]|[^\sA-Za-z\d.,:;]+")
 _EDIT = re.compile(r"([a-z]{1,12})\.([a-z]{1,12}) ([a-z]{1,12}|[0-9])")
 
 
-class RulebookPredictorConfig(BaseModel):
+class RulebookPredictorConfig(Settings):
     """What the prompt holds and how answers are rewarded."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     context: Context = "rules"
     """What is known of the game: its rules, steps that were observed in it, both, or neither."""
@@ -62,14 +64,9 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
     """The prediction task over rulebook games. An answer names the properties that change, and nothing else."""
 
     name: ClassVar[str] = "rulebook"
-    Config: ClassVar[type[RulebookPredictorConfig]] = RulebookPredictorConfig
 
     def __init__(self, config: RulebookPredictorConfig | None = None) -> None:
         self.config = config if config is not None else RulebookPredictorConfig()
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def prompt(self, case: RuleCase) -> Messages:
         """One user message: the context, the objects before the step, the action."""
@@ -165,7 +162,6 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         return self.prompt(case)[0]["content"]
 
     def answer_by_other_rules(self, case: RuleCase) -> str:
-        """The answer that another game's rules give."""
         book = with_wrong_rules(case, 0).shown
         assert book is not None
         return self.write(case, edits(case.things, obey(case, book).things))
@@ -205,3 +201,135 @@ def unspace(text: str) -> str:
 def symbols(texts: Sequence[str]) -> list[str]:
     """Every word and sign of spaced texts, each to be one token."""
     return sorted({f" {symbol}" for text in texts for symbol in _SYMBOL.findall(text) if symbol != "\n"})
+
+
+# Lookups --------------------------------------------------------------------------------------------------------------
+
+# They learn nothing: the answer of another case, moved to this one. Games have different words, so an answer is
+# remembered without them: which of the action's objects changes, which property by its kind and rank, and how (a number
+# by its difference).
+
+
+Change = tuple[int, str, int, Value]
+"""The object's place in the action (or beyond, counted among the others), the property's kind and rank, what happens to
+it: the difference of a number, the value of a flag, the rank of a word."""
+Pattern = tuple[Change, ...]
+Edits = dict[tuple[int, int], str]
+
+BUCKETS = 512
+"""Numbers that a text becomes: words are counted in so many places."""
+_WORD = re.compile(r"[a-z]+|\S")
+
+
+def pattern(case: RuleCase, after: Things) -> Pattern:
+    """What changes, without names."""
+    order, ranks = _order(case), _ranks(case.game.book.properties)
+    changes = []
+    for role, thing in enumerate(order):
+        for place, (old, new) in enumerate(zip(case.things[thing], after[thing], strict=True)):
+            if old != new:
+                changes.append((role, *ranks[place], _difference(case.game.book.properties[place], old, new)))
+    return tuple(changes)
+
+
+def transplant(changes: Pattern, case: RuleCase) -> Edits:
+    """The same changes in another game, where it has such objects and properties."""
+    order, kinds = _order(case), case.game.book.properties
+    places = {rank: place for place, rank in enumerate(_ranks(kinds))}
+    moved: Edits = {}
+    for role, kind, rank, how in changes:
+        if role < len(order) and (kind, rank) in places:
+            thing, place = order[role], places[kind, rank]
+            old, new = case.things[thing][place], how
+            if kind == "number":
+                new = min(LARGEST, max(0, int(old) + int(how)))
+            elif kind == "word":
+                new = kinds[place].words[int(how)]
+            if new != old:
+                moved[thing, place] = write(new)
+    return moved
+
+
+def _order(case: RuleCase) -> list[int]:
+    """The objects that the action names, then the others."""
+    return [*case.chosen, *(thing for thing in range(len(case.things)) if thing not in case.chosen)]
+
+
+def _ranks(kinds: Sequence[Property]) -> list[tuple[str, int]]:
+    counts = Counter[str]()
+    ranks: list[tuple[str, int]] = []
+    for kind in kinds:
+        ranks.append((kind.kind, counts[kind.kind]))
+        counts[kind.kind] += 1
+    return ranks
+
+
+def _difference(kind: Property, old: Value, new: Value) -> Value:
+    if kind.kind == "number":
+        return int(new) - int(old)
+    return kind.words.index(str(new)) if kind.kind == "word" else new
+
+
+class RuleTextLookup:
+    """The training case whose prompt has most words in common with this one."""
+
+    def __init__(self, train: Sequence[RuleCase], shown: Callable[[RuleCase], str]) -> None:
+        self.train, self.shown = train, shown
+        self.vectors_NB = np.stack([self._vector(case) for case in train])
+
+    def __call__(self, case: RuleCase) -> Edits:
+        near = self.train[int(np.argmax(self.vectors_NB @ self._vector(case)))]
+        return transplant(pattern(near, near.outcome.things), case)
+
+    def _vector(self, case: RuleCase) -> NDArray[np.float32]:
+        counts = np.zeros(BUCKETS, np.float32)
+        for word, times in Counter(_WORD.findall(self.shown(case))).items():
+            counts[_bucket(word)] += times
+        return counts / np.linalg.norm(counts)
+
+
+_BUCKETS: dict[str, int] = {}
+
+
+def _bucket(word: str) -> int:
+    if word not in _BUCKETS:
+        _BUCKETS[word] = seeds.derive("bucket", word) % BUCKETS
+    return _BUCKETS[word]
+
+
+class VerbLookup:
+    """What the same verb did most often in training; of a verb that training never had, what any verb did."""
+
+    def __init__(self, train: Sequence[RuleCase]) -> None:
+        counts: dict[str, Counter[Pattern]] = defaultdict(Counter)
+        for case in train:
+            if case.changed:
+                changes = pattern(case, case.outcome.things)
+                for verb in (case.action.split()[0], ""):
+                    counts[verb][changes] += 1
+        self.common = {verb: count.most_common(1)[0][0] for verb, count in counts.items()}
+
+    def __call__(self, case: RuleCase) -> Edits:
+        return transplant(self.common.get(case.action.split()[0], self.common.get("", ())), case)
+
+
+class PromptLookup:
+    """What the same verb did in the prompt's own examples: in the one whose objects are most like these."""
+
+    def __init__(self, examples: int) -> None:
+        self.examples = examples
+
+    def __call__(self, case: RuleCase) -> Edits:
+        best, likeness = None, -1
+        for one in case.examples[: self.examples]:
+            seen = RuleCase("", case.game, one.things, one.clock, one.action, case.outcome)
+            if one.action.split()[0] == case.action.split()[0]:
+                pairs = zip(seen.chosen, case.chosen, strict=True)
+                same = sum(
+                    old == new
+                    for there, here in pairs
+                    for old, new in zip(one.things[there], case.things[here], strict=True)
+                )
+                if same > likeness:
+                    best, likeness = pattern(seen, one.after), same
+        return transplant(best or (), case)

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
-from oneiro.episode import Episode, FinishReason, Row, given
+from oneiro.episode import Row
 from oneiro.learning.stages import Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -23,7 +21,8 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, means
+from oneiro.tasks.answering import AnsweringModel, JudgedAnswer, LazyRows, SharedPrompts
+from oneiro.tasks.rules.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.cases import RuleCase, Scenes, twin, with_wrong_rules
 from oneiro.tasks.rules.rulebook.evaluation import (
     GameTrajectory,
@@ -37,8 +36,7 @@ from oneiro.tasks.rules.rulebook.evaluation import (
     trajectories,
 )
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut, symbols
-from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
-from oneiro.tasks.task import AFTER, RL, evaluation_stage
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
@@ -61,39 +59,22 @@ class RulebookMetadata(ModelMetadata):
     sampling: SamplingSettings
 
 
-class SceneRows(Sequence[Row]):
-    """Token rows of whole scenes, made when they are asked for; rules and objects are a part that all rows share."""
+class SceneRows(LazyRows):
+    """Token rows of whole scenes; rules and objects are a part that all rows of a scene share."""
 
-    def __init__(self, predictor: RulebookPredictor, chat: ChatFormat, scenes: Scenes, size: int) -> None:
-        self.predictor, self.chat, self.scenes, self.size = predictor, chat, scenes, size
-        self.shared = lru_cache(maxsize=64)(self._shared)
-
-    def __len__(self) -> int:
-        return self.size
+    def __init__(self, predictor: RulebookPredictor, chat: ChatFormat, scenes: Scenes, rows: int) -> None:
+        super().__init__(self._row, rows)
+        self.predictor, self.prompts, self.scenes = predictor, SharedPrompts(chat), scenes
 
     @property
     def group_sizes(self) -> list[int]:
-        whole, rest = divmod(self.size, self.scenes.questions)
+        whole, rest = divmod(self.rows, self.scenes.questions)
         return [self.scenes.questions] * whole + [rest] * bool(rest)
 
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(self.size))]
+    def _row(self, index: int) -> Row:
         number, place = divmod(index, self.scenes.questions)
-        case, chat = self.scenes.cached(number)[place], self.chat
-        shared, own = cut(self.predictor.prompt(case)[0]["content"])
-        return Row(
-            [
-                given(self.shared(shared)),
-                given(np.concatenate([chat.encode(own), chat.encode(chat.to_reply)])),
-                given(chat.encode(self.predictor.target(case)), "assistant", ce=1.0),
-                given([chat.end], "assistant", ce=1.0),
-            ],
-            shared_segments=1,
-        )
-
-    def _shared(self, text: str) -> Any:
-        return np.concatenate([self.chat.encode(self.chat.before_user), self.chat.encode(text)])
+        case = self.scenes.cached(number)[place]
+        return self.prompts.row(*cut(self.predictor.prompt(case)[0]["content"]), self.predictor.target(case))
 
 
 class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
@@ -138,7 +119,6 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
 
     @cached_property
     def looked_up(self) -> list[RuleCase]:
-        """Training questions, for lookups."""
         recipe, scenes = self.recipe, self.scenes("sft")
         count = min(recipe.sft_data.rows or recipe.evaluation.lookup_rows, recipe.evaluation.lookup_rows)
         return [case for number in range(-(-count // recipe.data.questions)) for case in scenes.draw(number)][:count]
@@ -175,46 +155,28 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
         cases = [case for number in range(books) for case in scenes.draw(number)]
         return answering.some(cases, count, self.recipe.seed, "validation")
 
-    def accuracy(self, model: RulebookModel, cases: Sequence[RuleCase], prefix: str) -> dict[str, float]:
-        right = [model.task.metrics(text, case)["exact"] for case, text in zip(cases, model(cases), strict=True)]
-        changed = [hit for hit, case in zip(right, cases, strict=True) if case.changed]
-        unchanged = [hit for hit, case in zip(right, cases, strict=True) if not case.changed]
-        return means({f"{prefix}_changed": changed, f"{prefix}_unchanged": unchanged})
+    def grade(self, case: RuleCase, text: str) -> dict[str, float]:
+        return {"changed" if case.changed else "unchanged": self.predictor.metrics(text, case)["exact"]}
 
     def judge(self, case: RuleCase, text: str) -> JudgedAnswer:
         """Success is an exact answer, whatever the reward is."""
         predictor, outcome = self.predictor, self.predictor.judge(text, case)
         reward = predictor.reward(text, case)
-        turn = {
-            "state": predictor.prompt(case)[0]["content"],
-            "actions": [{"action": case.action}],
-            "reply": text,
-            "prediction": text if outcome.flaw is None else None,
-            "next_state": predictor.target(case),
-            "reward": reward.value,
-        }
         return JudgedAnswer(
             task=case.id,
             world="rulebook",
-            turn=turn,
+            state=predictor.prompt(case)[0]["content"],
+            action=case.action,
+            reply=text,
+            prediction=text if outcome.flaw is None else None,
+            next_state=predictor.target(case),
             reward=reward,
             success=outcome.exact,
-            info={"rules": case.rules, "malformed": outcome.flaw is not None},
+            parts={f"exact_{case.rules}": float(outcome.exact)},
         )
-
-    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        parts: dict[str, list[float]] = {
-            **{
-                f"exact_{count}": [float(e.success) for e in episodes if e.info["rules"] == count] for count in range(4)
-            },
-            "malformed": [float(e.info["malformed"]) for e in episodes],
-            "truncated": [float(e.finish_reason is FinishReason.LENGTH) for e in episodes],
-        }
-        return means(parts)
 
     @cached_property
     def played(self) -> list[GameTrajectory]:
-        """Random play of some test games."""
         starts = {case.game.key: case for case in reversed(self.test[0])}
         return trajectories(list(starts.values())[: self.recipe.evaluation.trajectories], self.recipe.seed)
 

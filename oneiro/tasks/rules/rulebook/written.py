@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import ClassVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from oneiro.recipe import Settings
 from oneiro.runtime import seeds
@@ -62,10 +62,8 @@ class WrittenDataSettings(Settings):
     """Games with training names and links that are looked at during training."""
 
 
-class WrittenPredictorConfig(BaseModel):
+class WrittenPredictorConfig(Settings):
     """What the prompt shows."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     steps: int = Field(10, ge=1, le=32)
     """Observed steps; each verb that has rules in its turn."""
@@ -127,14 +125,9 @@ class WrittenPredictor(Predictor[WrittenCase, Messages, str, Rulebook]):
     """Rules from observed steps. A prediction is a rulebook."""
 
     name: ClassVar[str] = "written-rules"
-    Config: ClassVar[type[WrittenPredictorConfig]] = WrittenPredictorConfig
 
     def __init__(self, config: WrittenPredictorConfig | None = None) -> None:
         self.config = config if config is not None else WrittenPredictorConfig()
-
-    @property
-    def reward_range(self) -> tuple[float, float]:
-        return 0.0, 1.0
 
     def pieces(self, case: WrittenCase) -> Iterator[tuple[str, bool]]:
         """The prompt in parts, each with whether it is an outcome; SFT learns all of these besides the rules."""
@@ -266,7 +259,6 @@ def _suggest(game: RulebookGame, book: Rulebook, one: Observed) -> Iterator[Rule
 
 
 def _effects(book: Rulebook, ref: Ref, things: Things, chosen: tuple[int, ...], new: Value) -> list[Effect]:
-    """Effects that give a property its new value."""
     places = book.places
     kind = book.properties[places[ref.property]]
     old = things[chosen["XY".index(ref.role)]][places[ref.property]]

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from oneiro.episode import Episode, FinishReason, Row
+from oneiro.episode import Row
 from oneiro.learning.stages import Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -22,10 +22,10 @@ from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.tasks import answering
-from oneiro.tasks.answering import CURVES, AnsweringModel, AnsweringTask, JudgedAnswer, LazyRows, dense_row
+from oneiro.tasks.answering import JudgedAnswer, LazyRows, dense_row
 from oneiro.tasks.base import Malformed
+from oneiro.tasks.rules.recipe import WrittenRecipe
 from oneiro.tasks.rules.rulebook.predictor import symbols
-from oneiro.tasks.rules.rulebook.recipe import WrittenRecipe
 from oneiro.tasks.rules.rulebook.written import (
     WrittenCase,
     WrittenPredictor,
@@ -33,7 +33,7 @@ from oneiro.tasks.rules.rulebook.written import (
     draw_case,
     plan_succeeds,
 )
-from oneiro.tasks.task import AFTER, RL, evaluation_stage
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage
 
 _RL = {AFTER: RL}
 TEXTS = 400
@@ -112,39 +112,25 @@ class WrittenTask(AnsweringTask[WrittenPredictor, WrittenCase]):
         cases = [self.draw("validation", number) for number in range(self.recipe.data.validation_books)]
         return answering.some(cases, count, self.recipe.seed, "validation")
 
-    def accuracy(
-        self, model: AnsweringModel[WrittenPredictor, Any], cases: Sequence[WrittenCase], prefix: str
-    ) -> dict[str, float]:
-        shares = [model.task.reward(text, case).value for case, text in zip(cases, model(cases), strict=True)]
-        return {f"{prefix}_reproduced": float(np.mean(shares))}
+    def grade(self, case: WrittenCase, text: str) -> dict[str, float]:
+        return {"reproduced": self.predictor.reward(text, case).value}
 
     def judge(self, case: WrittenCase, text: str) -> JudgedAnswer:
         """Success is a table that reproduces every held-out step."""
         predictor = self.predictor
         reward, figures = predictor.reward(text, case), predictor.metrics(text, case)
-        turn: dict[str, Any] = {
-            "state": predictor.prompt(case)[0]["content"],
-            "actions": [],
-            "reply": text,
-            "prediction": text if figures["parsed"] else None,
-            "next_state": predictor.target(case),
-            "reward": reward.value,
-        }
         return JudgedAnswer(
             task=case.id,
             world="rulebook",
-            turn=turn,
+            state=predictor.prompt(case)[0]["content"],
+            action=None,
+            reply=text,
+            prediction=text if figures["parsed"] else None,
+            next_state=predictor.target(case),
             reward=reward,
             success=figures["all"] == 1.0,
-            info={"reproduced": figures["reproduced"], "malformed": figures["parsed"] == 0.0},
+            parts={"reproduced": figures["reproduced"]},
         )
-
-    def describe(self, episodes: Sequence[Episode]) -> dict[str, float]:
-        return {
-            "reproduced": float(np.mean([e.info["reproduced"] for e in episodes])),
-            "malformed": float(np.mean([e.info["malformed"] for e in episodes])),
-            "truncated": float(np.mean([e.finish_reason is FinishReason.LENGTH for e in episodes])),
-        }
 
     def measure(self, answer: Callable[[WrittenCase], str]) -> dict[str, Any]:
         """The row of one writer, as plain JSON; a table that cannot be read reaches no goal."""

@@ -21,8 +21,18 @@ from oneiro.tasks.rules.rulebook.cases import (
     with_wrong_rules,
 )
 from oneiro.tasks.rules.rulebook.evaluation import DEPTH, acceptance, difference, exact_by_depth, measure, trajectories
-from oneiro.tasks.rules.rulebook.lookup import PromptLookup, RuleTextLookup, VerbLookup, pattern, transplant
-from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor, RulebookPredictorConfig, cut, space, unspace
+from oneiro.tasks.rules.rulebook.predictor import (
+    PromptLookup,
+    RulebookPredictor,
+    RulebookPredictorConfig,
+    RuleTextLookup,
+    VerbLookup,
+    cut,
+    pattern,
+    space,
+    transplant,
+    unspace,
+)
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import Machine, Property, Things, Verb, parse_rules
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from oneiro import recipe as recipes
-from oneiro.episode import Episode, FinishReason
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import create_tiny
 from oneiro.models.settings import ModelSettings
@@ -19,10 +18,10 @@ from oneiro.report import page
 from oneiro.rundir.run import METRICS
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import true_rows
+from oneiro.tasks.rules.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.cases import RulebookDataSettings, RuleCase, Scenes, choose, edits
 from oneiro.tasks.rules.rulebook.evaluation import PARTS, acceptance_table, depth_table, exact_table, measure
 from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
-from oneiro.tasks.rules.rulebook.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.task import WRONG, RulebookTask, SceneRows, verdict
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import parse_rules
@@ -110,22 +109,14 @@ def test_answers_are_counted_by_what_they_should_have_changed() -> None:
     assert recorded_task().accuracy(Model(), cases[:2], "x") == {"x_changed": 0.5}  # type: ignore[arg-type]
 
 
-def test_an_answer_is_judged_and_a_steps_answers_are_described_by_their_rules() -> None:
+def test_an_answer_is_judged_and_counted_by_how_many_rules_take_part() -> None:
     task, case = recorded_task(), case_of()
     judged = task.judge(case, "vud.heat 3; vud.open no")
-    assert judged.success and judged.reward.value == 1.0 and judged.info == {"rules": 2, "malformed": False}
+    assert judged.success and judged.reward.value == 1.0 and judged.parts == {"exact_2": 1.0}
     assert judged.turn["prediction"] == judged.turn["reply"] == judged.turn["next_state"] == "vud.heat 3; vud.open no"
     assert judged.turn["actions"] == [{"action": "zop tok vud"}] and judged.turn["reward"] == 1.0
     bad = task.judge(case, "?")
-    assert not bad.success and bad.turn["prediction"] is None and bad.info == {"rules": 2, "malformed": True}
-    episodes = [
-        Episode([], success=success, finish_reason=reason, info={"rules": rules, "malformed": malformed})
-        for success, rules, malformed, reason in (
-            (True, 1, False, FinishReason.TURNS), (False, 1, True, FinishReason.LENGTH),
-            (True, 3, False, FinishReason.TURNS), (True, 3, False, FinishReason.TURNS),
-        )
-    ]  # fmt: skip
-    assert task.describe(episodes) == {"exact_1": 0.5, "exact_3": 1.0, "malformed": 0.25, "truncated": 0.25}
+    assert not bad.success and bad.turn["prediction"] is None and bad.parts == {"exact_2": 0.0}
 
 
 def test_a_verdict_is_the_paired_difference_where_rules_take_part() -> None:

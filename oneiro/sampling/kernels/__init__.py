@@ -1,1 +1,0 @@
-"""GPU kernels of sampling, each beside the plain form of what it computes."""
