@@ -37,7 +37,7 @@ class Attempt:
 class Game:
     """An episode under way."""
 
-    task: Attempt
+    attempt: Attempt
     episode: Episode = field(init=False)
     world: World | None = None
     turn: int = 0
@@ -54,13 +54,13 @@ class Game:
     over: bool = False
 
     def __post_init__(self) -> None:
-        task = self.task
+        attempt = self.attempt
         self.episode = Episode(
             rows=[],
             terms={"world": [], "format": []},
-            seed=task.seed,
-            member=task.member,
-            group=task.group,
+            seed=attempt.seed,
+            member=attempt.member,
+            group=attempt.group,
             info={"turns": [], "optimum": None},
         )
 
@@ -72,7 +72,7 @@ class Game:
     @property
     def seed(self) -> int:
         """Different for every episode and turn."""
-        return seeds.derive(self.task.seed, self.task.member, self.turn)
+        return seeds.derive(self.attempt.seed, self.attempt.member, self.turn)
 
     def close(self) -> None:
         world, self.world = self.world, None
@@ -108,10 +108,10 @@ def start_many(games: Sequence[Game]) -> None:
     games = [game for game in games if not game.over]
     options = []
     for game in games:
-        options.append({"split": game.task.split, "member": game.task.member})
-        if game.task.task is not None:
-            options[-1]["task"] = game.task.task
-    started = reset_many([game.playing for game in games], [game.task.seed for game in games], options)
+        options.append({"split": game.attempt.split, "member": game.attempt.member})
+        if game.attempt.task is not None:
+            options[-1]["task"] = game.attempt.task
+    started = reset_many([game.playing for game in games], [game.attempt.seed for game in games], options)
     for game, result in zip(games, started, strict=True):
         with guard(game):
             game.state, info = unwrap(result)

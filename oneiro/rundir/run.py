@@ -247,6 +247,10 @@ class Run:
             self._save()
             # Read back, so that the first run sees exactly what a resumed one will see.
             self.info = distributed.on_main_process(lambda: read_info(self.path))
+        return self.result(name)
+
+    def result(self, name: str) -> dict[str, Any]:
+        """What a finished stage gave."""
         return dict(self.info["stages"][name]["result"])
 
     @contextlib.contextmanager

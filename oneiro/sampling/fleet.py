@@ -30,7 +30,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
-from oneiro.sampling.request import ServerFault, ask
+from oneiro.sampling.http import ServerFault, ask
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 
 HEALTH_SECONDS = 5.0  # /health samples nothing: a server that takes longer is not there

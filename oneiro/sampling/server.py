@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import Notice, OneiroError, printable
 from oneiro.runtime.seeds import derive, generator
-from oneiro.sampling.request import ServerFault, fetch, open_client, run
+from oneiro.sampling.http import ServerFault, fetch, open_client, run
 
 if TYPE_CHECKING:
     import httpx2

@@ -23,7 +23,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling import fleet as fleets
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.sampling.fleet import Fleet, RolloutServer
-from oneiro.sampling.request import ServerFault
+from oneiro.sampling.http import ServerFault
 from oneiro.sampling.settings import FleetSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings

@@ -19,9 +19,9 @@ from pydantic import ValidationError
 from oneiro.runtime.errors import Notice, OneiroError
 from oneiro.runtime.seeds import derive, generator
 from oneiro.sampling import server as server_module
-from oneiro.sampling.request import ServerFault
+from oneiro.sampling.http import ServerFault
 from oneiro.sampling.server import HIDDEN_KEY, Completion, Server, ServerConfig, message_of, replies_in
-from tests.sampling.test_request import serving
+from tests.sampling.test_http import serving
 
 pytestmark = pytest.mark.filterwarnings("ignore::oneiro.runtime.errors.Notice")
 

@@ -135,8 +135,8 @@ class DynaVariant(ABC):
 
     def true_steps(self, number: int) -> int:
         """True environment steps up to the end of a round, those before RL included."""
-        rounds = [self.run.stage(f"rl-{self.name}-{earlier}", dict)["true_steps"] for earlier in range(1, number + 1)]
-        before = [self.run.stage(self.learner.name_stage(stage), dict)["steps"] for stage in self.played]
+        rounds = [self.run.result(f"rl-{self.name}-{earlier}")["true_steps"] for earlier in range(1, number + 1)]
+        before = [self.run.result(self.learner.name_stage(stage))["steps"] for stage in self.played]
         return int(sum(before) + sum(rounds))
 
     def measurements(

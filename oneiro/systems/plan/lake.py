@@ -81,7 +81,7 @@ class LakePlanning(LakeLearner, Planning):
         """The policy alone, its vote with the tokens that a decision of the planner takes, and votes with a veto: the
         model's, of moves into holes, and one at random as often.
         """
-        if not self.run.stage(self.name_stage("policy"), dict)["rows"]:
+        if not self.run.result(self.name_stage("policy"))["rows"]:
             return {}
         language = stages.weights_after(self.run, [self.name_stage("policy")], self.recipe.model)
         engine, chat = Engine(language, self.recipe.max_batch_size), ChatFormat(language.tokenizer)

@@ -285,7 +285,7 @@ def compare(recipe: SpaRecipe, run: Run) -> dict[str, Any]:
     )
     rows = [(table, measured.random_row()), (lengths, measured.random_lengths())]
     for name in sorted(recipe.variants, key=lambda name: table_place(recipe.variant(name))):
-        measured_row = run.stage(f"evaluate-{name}", dict)
+        measured_row = run.result(f"evaluate-{name}")
         for to, row in ((table, measured_row["row"]), (lengths, measured_row["lengths"])):
             rows.append((to, [cell if isinstance(cell, str) else Cell(**cell) for cell in row]))
     rows += [(table, measured.ceiling_row()), (lengths, measured.ceiling_lengths())]
@@ -312,14 +312,14 @@ def summarise(recipe: SpaRecipe, run: Run, compared: dict[str, Any]) -> None:
         else "Transitions are stochastic, so no prediction can always be right."
     )
     for name in sft_stages:
-        cell = run.stage(f"sft-{name}", dict)["measured"]["prediction"]
+        cell = run.result(f"sft-{name}")["measured"]["prediction"]
         if cell["value"] is not None and recipe.variant(name).predict == "next":
             notes.append(
                 f"Before RL began, {name} reached the state it had predicted in {cell['value']:.1%} of its turns "
                 f"({cell['low']:.1%} to {cell['high']:.1%}, {cell['n']} levels). {outlook}"
             )
     for name in runs:
-        notes += [f"{name}: {note}" for note in run.stage(f"rl-{name}", dict)["notes"]]
+        notes += [f"{name}: {note}" for note in run.result(f"rl-{name}")["notes"]]
     many = 1 << recipe.rollout.group_size.bit_length() - 1
     curves = [
         Curve("Success on training levels", "success", runs, "%"),

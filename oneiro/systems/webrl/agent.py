@@ -1,7 +1,7 @@
 """Who plays and learns in WebRL's phases: a language model or, as a baseline, the linear agent.
 
 Both play as a `Policy`, say how likely they find a turn, and learn an algorithm's lessons. The language model learns by
-the shared RL loop; its optimiser goes on from phase to phase.
+`update.prepare` and `update.train`, as in the RL loop; its optimiser goes on from phase to phase.
 """
 
 from __future__ import annotations
@@ -152,7 +152,9 @@ class LanguageAgent:
         seed: int,
         log: Log,
     ) -> dict[str, Any]:
-        """One phase of updates. `values` are an outcome critic's, `numbers` what the algorithm made of them."""
+        """One phase of updates. `values` are an outcome critic's; `numbers`, made of them, are for the linear
+        agent: a language model's are made again beside its tokens.
+        """
         form, settings, steps = self.form, self.recipe.actor, sum(len(places) for _, places in lessons)
         episodes = [form.weigh(lesson) for lesson in lessons]
         learning = settings.learner

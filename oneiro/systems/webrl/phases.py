@@ -293,12 +293,12 @@ class Phases:
 
     def discriminates(self, k: int) -> bool:
         """Whether the critic of phase k told the successes of fresh tasks from their failures."""
-        measured: float | None = self.run.stage(self.stage(k, "critic"), dict)["auc"]
+        measured: float | None = self.run.result(self.stage(k, "critic"))["auc"]
         return measured is not None and measured >= self.recipe.curriculum.min_auc
 
     def actor(self, k: int) -> dict[str, Any]:
-        """The algorithm, on all new turns and the replayed ones. Its reference is the actor before the phase, which the
-        loop scores before the first update (`Algorithm.recompute`).
+        """The algorithm, on all new turns and the replayed ones. Its reference is the actor before the phase, which is
+        scored before the first update (`Algorithm.recompute`).
         """
         recipe, stage = self.recipe, self.stage(k, "actor")
         self.run.rewind(stage, -1)
@@ -328,7 +328,7 @@ class Phases:
         """The actor after the phase on both test splits."""
         measured = evaluate(self.recipe, self.run, self.actor_after(k), self.stage(k, "evaluate"))
         before = [self.stage(k, name) for name in self.stages(k) if name != "evaluate"]
-        done = {name.rpartition("-")[2]: self.run.stage(name, dict) for name in before if self.run.done(name)}
+        done = {name.rpartition("-")[2]: self.run.result(name) for name in before if self.run.done(name)}
         files.write_json(self.folder(k) / "metrics.json", {**done, "evaluate": measured})
         return measured
 

@@ -27,11 +27,11 @@ def name_of(phases: Phases) -> str:
 
 def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[str, Any]:
     """All tables of a run."""
-    sft = run.stage("evaluate-sft", dict)
+    sft = run.result("evaluate-sft")
     rows: list[tuple[str, int, dict[str, Any]]] = [("SFT", 0, sft)]
     for phases in variants:
         rows += [
-            (name_of(phases), k, run.stage(phases.stage(k, "evaluate"), dict))
+            (name_of(phases), k, run.result(phases.stage(k, "evaluate")))
             for k in range(1, recipe.phases + 1)
             if run.done(phases.stage(k, "evaluate"))
         ]
@@ -129,7 +129,7 @@ def phase_tables(recipe: WebrlRecipe, run: Run, phases: Phases) -> list[Table]:
         if not run.done(phases.stage(k, "actor")):
             continue
         result = {
-            name: run.stage(phases.stage(k, name), dict) if run.done(phases.stage(k, name)) else {}
+            name: run.result(phases.stage(k, name)) if run.done(phases.stage(k, name)) else {}
             for name in ("tasks", "rollout", "replay", "critic", "actor")
         }
         if result["tasks"]:
@@ -164,10 +164,10 @@ def outcome_table(recipe: WebrlRecipe, run: Run, phases: Phases) -> Table:
         units=dict.fromkeys(("accuracy", "precision", "recall"), PERCENT),
         note=f"{recipe.outcome.name} labels; the others are only reported",
     )
-    places = [("held-out trajectories", run.stage("outcome", dict)["measured"])]
+    places = [("held-out trajectories", run.result("outcome")["measured"])]
     for k in range(1, recipe.phases + 1):
         if run.done(phases.stage(k, "labels")):
-            places.append((f"phase {k}", run.stage(phases.stage(k, "labels"), dict)["outcome"]))
+            places.append((f"phase {k}", run.result(phases.stage(k, "labels"))["outcome"]))
     for where, measured in places:
         for name, counts in measured.items():
             right = counts["true_positives"] + counts["true_negatives"]
@@ -195,7 +195,7 @@ def summarise(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases], compare
         Curve("Loss of the critic", "loss", critics),
     ]
     notes = []
-    tests = run.stage("tests", dict)
+    tests = run.result("tests")
     notes.append(
         f"{', '.join(f'{tests[split]} tasks of {split}' for split in recipe.splits)}, on content that is never "
         "trained on; no training task is one of them."

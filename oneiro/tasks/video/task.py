@@ -82,7 +82,7 @@ class VideoTask(Task):
 
     @cached_property
     def data(self) -> VideoData:
-        return open_data(self.recipe, self.run, self.run.stage("data", dict))
+        return open_data(self.recipe, self.run, self.run.result("data"))
 
     @cached_property
     def predictor(self) -> VideoPredictor:

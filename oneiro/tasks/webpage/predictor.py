@@ -60,7 +60,8 @@ class WebPagePredictorConfig(Settings):
     reasoning: bool = False
     """Whether the model is to think in words first."""
     scorer: Scorer = "strict"
-    """Whose F1 is reported and, with `reward: f1`, paid: over records, or the published one over lines of the text."""
+    """Whose F1 an evaluation reports and RL is paid with `reward: f1`: over records, or the published one over lines of
+    the text. Training curves stay strict."""
     reward: Literal["f1", "content"] = "f1"
     """What RL is paid for: the scorer's F1, in which deletions count as much as what comes, or `content`, which pays
     nothing for deleting everything that is shown."""

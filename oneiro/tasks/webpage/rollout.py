@@ -14,7 +14,7 @@ from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.parse import MAX_LINES, PagePrediction
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.prompt import brief_text
-from oneiro.tasks.webpage.score import figures
+from oneiro.tasks.webpage.score import precision_recall_f1
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition, window_before
 from oneiro_web.actions import Malformed as MalformedAction
 from oneiro_web.actions import parse_webarena
@@ -116,7 +116,7 @@ def errors_by_depth(
 def page_error(task: WebPagePredictor, imagined: PageState, true: PageState) -> float:
     """1 - F1 of the lines in view at the beginning of each page's own part."""
     one, two = (_lines(state, task.config.lines) for state in (imagined, true))
-    return 1.0 - figures((one & two).total(), one.total(), two.total())[2]
+    return 1.0 - precision_recall_f1((one & two).total(), one.total(), two.total())[2]
 
 
 def _lines(state: PageState, lines: int) -> Counter[str]:

@@ -10,7 +10,7 @@ stands behind a heading on its line is lost. The original reaches the intersecti
 and 10000, which is the same number. Bounded here: a text of more than `MAX_CHARACTERS` or `MAX_LINES` scores 0.
 
 Content, a reward beside the two: what comes counts, and what goes only as far as it is told from what stays. Both F1s
-pay an answer that deletes every shown line more than half on pages that are left; content pays it nothing.
+pay more than half to an answer that deletes every shown line where the step leaves the page; content pays nothing.
 """
 
 from __future__ import annotations
@@ -46,9 +46,11 @@ def judge(predicted: PagePrediction | Malformed, truth: Diff) -> PageScore:
     claimed, true = _records(predicted.change), _records(truth)
     false = sum(predicted.false)
     distinct, distinct_true = set(claimed), set(true)
-    precision, recall, f1 = figures(len(distinct & distinct_true), len(distinct) + false, len(distinct_true))
+    precision, recall, f1 = precision_recall_f1(
+        len(distinct & distinct_true), len(distinct) + false, len(distinct_true)
+    )
     loose, loose_true = (Counter((block, own[1:]) for block, own in records) for records in (claimed, true))
-    _, _, id_free = figures((loose & loose_true).total(), len(claimed) + false, len(true))
+    _, _, id_free = precision_recall_f1((loose & loose_true).total(), len(claimed) + false, len(true))
     return PageScore(precision, recall, f1, id_free)
 
 
@@ -62,7 +64,9 @@ def content_score(predicted: PagePrediction | Malformed, truth: Diff, shown: int
         return 0.0
     came, came_true = ({one for one in _records(change) if one[0] != 1} for change in (predicted.change, truth))
     gone, gone_true = (set(map(record, change.deleted)) for change in (predicted.change, truth))
-    _, _, f1 = figures(len(came & came_true), len(came) + predicted.false[0] + predicted.false[2], len(came_true))
+    _, _, f1 = precision_recall_f1(
+        len(came & came_true), len(came) + predicted.false[0] + predicted.false[2], len(came_true)
+    )
     recall = len(gone & gone_true) / len(gone_true) if gone_true else 1.0
     # Where every shown line goes there is none to be kept; a deletion of a line that is not there still costs.
     kept = shown - len(gone_true) or max(1, shown)
@@ -70,7 +74,7 @@ def content_score(predicted: PagePrediction | Malformed, truth: Diff, shown: int
     return f1 * max(0.0, recall - alarms)
 
 
-def figures(hits: int, claimed: int, true: int) -> tuple[float, float, float]:
+def precision_recall_f1(hits: int, claimed: int, true: int) -> tuple[float, float, float]:
     """Precision, recall and F1; all 1 where nothing was claimed and nothing is true."""
     if not claimed and not true:
         return 1.0, 1.0, 1.0

@@ -20,7 +20,7 @@ from oneiro.models.language import LanguageModel
 from oneiro.runtime.seeds import generator
 from oneiro.systems.webrl import episodes as records
 from oneiro.systems.webrl.agent import Critic, LanguageAgent
-from oneiro.systems.webrl.curriculum.operators import NULL_AGENTS, draw_task, in_band
+from oneiro.systems.webrl.curriculum.operators import NULL_AGENTS, draw_task, within
 from oneiro.systems.webrl.episodes import RowFormat, confidence, select_replay
 from oneiro.systems.webrl.outcome import JudgePrompt
 from oneiro.systems.webrl.recipe import DialogueSettings, TrainSettings, WebrlRecipe
@@ -93,7 +93,7 @@ def test_06_replay_is_at_most_twice_the_new_turns() -> None:
 
 
 def test_07_critic_band_has_inclusive_ends() -> None:
-    assert [value for value in (0.049, 0.05, 0.4, 0.75, 0.751) if in_band(value, (0.05, 0.75))] == [0.05, 0.4, 0.75]
+    assert [value for value in (0.049, 0.05, 0.4, 0.75, 0.751) if within(value, (0.05, 0.75))] == [0.05, 0.4, 0.75]
 
 
 def test_08_value_and_logprob_do_not_depend_on_padding(tiny: LanguageModel) -> None:

@@ -209,7 +209,7 @@ def test_the_band_is_used_where_the_critic_discriminates() -> None:
     recipe = load_recipe("webrl/sandbox", ["preset=smoke", "curriculum.min_auc=0.6"])
     assert isinstance(recipe, WebrlRecipe)
     for auc, used in ((0.59, False), (0.6, True), (None, False)):
-        run: Any = SimpleNamespace(path=Path("run"), stage=lambda name, work, auc=auc: {"auc": auc})
+        run: Any = SimpleNamespace(path=Path("run"), result=lambda name, auc=auc: {"auc": auc})
         assert phases.Phases(recipe, run).discriminates(1) is used
 
 

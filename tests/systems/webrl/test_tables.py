@@ -44,7 +44,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     "no-curriculum-phase-2-evaluate": measured(1, 1, 1, 0, done=3),
     "filtered-bc-phase-2-evaluate": measured(0, 0, 1, 1, unparsable=2, done=2),
 }
-RUN: Any = SimpleNamespace(path=Path("run"), stage=lambda name, work: RESULTS[name], done=lambda name: name in RESULTS)
+RUN: Any = SimpleNamespace(path=Path("run"), result=lambda name: RESULTS[name], done=lambda name: name in RESULTS)
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from oneiro.tasks.base import Flaw, Malformed
 from oneiro.tasks.webpage import score
 from oneiro.tasks.webpage.command import score_pair
 from oneiro.tasks.webpage.parse import PagePrediction, parse, record
-from oneiro.tasks.webpage.score import PageScore, figures, judge, official_score
+from oneiro.tasks.webpage.score import PageScore, judge, official_score, precision_recall_f1
 from oneiro_web.diff import Diff, Item
 
 A, B, C = "[1273] StaticText 'Vortex Running Shoes'", "[1272] button 'Search'", "[12] textbox 'q' focused: True"
@@ -65,7 +65,7 @@ def test_precision_recall_and_f1_by_hand() -> None:
     found = strict(f"New items:\n{A}\n[9] link 'z'\n\nDeleted items:\nNone\n\nUpdated items:\n{C}\nand so on")
     assert (found.precision, found.recall) == (2 / 4, 2 / 3)
     assert found.f1 == pytest.approx(2 * (1 / 2) * (2 / 3) / (1 / 2 + 2 / 3))
-    assert figures(0, 0, 0) == (1.0, 1.0, 1.0) and figures(0, 3, 0) == (0.0, 0.0, 0.0)
+    assert precision_recall_f1(0, 0, 0) == (1.0, 1.0, 1.0) and precision_recall_f1(0, 3, 0) == (0.0, 0.0, 0.0)
 
 
 def test_ids_count_except_in_the_id_free_figure_where_repeats_count() -> None:

@@ -18,13 +18,13 @@ from oneiro.systems.webrl.curriculum.operators import (
     BACKTICKED,
     draw_task,
     generation_prompt,
-    in_band,
     is_sibling,
     move_nearer,
     paraphrase,
     pass_gates,
     resolve,
     task_key,
+    within,
 )
 from oneiro_web import validate
 from oneiro_web.env import WebConfig
@@ -240,7 +240,7 @@ class Curriculum:
         return sum(self._fits(value) for _, _, value in passed)
 
     def _fits(self, value: float | None) -> bool:
-        return value is None or in_band(value, self.settings.band)
+        return value is None or within(value, self.settings.band)
 
     def _distance(self, value: float | None) -> float:
         low, high = self.settings.band

@@ -23,7 +23,7 @@ DRAWS = 20
 """Attempts to draw a task of a template."""
 
 
-def in_band(value: float, band: tuple[float, float]) -> bool:
+def within(value: float, band: tuple[float, float]) -> bool:
     """Both ends belong to it."""
     return band[0] <= value <= band[1]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oneiro.sampling.request import ServerFault, ask
+from oneiro.sampling.http import ServerFault, ask
 
 Answer = Callable[[BaseHTTPRequestHandler], object]
 
