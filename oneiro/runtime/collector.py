@@ -3,7 +3,7 @@
 A page of the web sandbox is about a thousand objects that refer to one another and stay in a cache. By Python's default
 the collector looks at new objects after every 700, and at everything that lives, torch's objects among them, each time
 a quarter was added to it. Both took a sixth to a third of the processor time of web episodes; with the threshold here
-it is about a tenth. `gc.freeze` does not help: each time as much of the cache as before has to be added and looked at.
+it is about a tenth. `gc.freeze` alone helps less, and done again it would keep pages that are gone.
 
 The threshold belongs to the whole process. So it is raised only while episodes are played, and put back afterwards;
 worker processes, which do nothing else, keep it. A process that has set a higher one, or none, is left as it is.
