@@ -27,6 +27,8 @@ def test_a_reply_may_begin_with_a_blank_line() -> None:
 def test_an_empty_think_block_before_the_real_one_is_still_a_reply() -> None:
     reply = read("<think></think><think> hm </think> <answer> Up </answer>")
     assert reply.formatted and reply.actions == ("Up",)
+    late = "<think></think><observation>a</observation><prediction>b</prediction></think><answer>Up</answer>"
+    assert read(late, world_model=True).formatted and read(late).body(read(late).observation) == "a"
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,9 @@ def test_a_nearer_task_begins_on_the_oracles_next_page_and_takes_fewer_actions(w
     assert near is not None and near.start_urls != task.start_urls and near.spec == task.spec
     assert pass_gates(near, world, "all") == 2 < validate.play(world, "oracle", task).actions
     assert move_nearer(near, world) is None
+    made = curriculum()  # how long a template's tasks are is not learned from the rest of a way
+    assert made._refusal(near, set(), world) is None and made.lengths == {}
+    assert made._refusal(task, set(), world) is None and made.lengths["map/phone"] > 2
     world.reset(seed=0, options={"task": near})
     names = [node.name for node in world.page.nodes.values()]
     assert task.spec is not None and str(next(iter(task.instantiation_dict.values()))) in names

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from oneiro.tasks.webpage.lookup import page_type, transplant
+from oneiro.tasks.webpage.lookup import keys, page_type, transplant
 from oneiro.tasks.webpage.state import PageState
 from oneiro_web.diff import Diff, Item
+from tests.tasks.webpage.cases import state, step
 
 
 @pytest.mark.parametrize(
@@ -41,3 +42,13 @@ def test_a_change_of_one_page_is_made_where_another_has_the_same_lines() -> None
     for here in ([], [Item(1, "x")]):
         assert [item.id for item in transplant(change, there, here).new] == [1, 5]
     assert [item.id for item in transplant(change, [], [Item(9, "x")]).new] == [9, 15]
+
+
+def test_a_step_is_looked_for_by_what_is_done_and_to_what() -> None:
+    page = state("link 'a'", "textbox 'b'")
+    clicked, typed, unread = (keys(step(page, action, page), 9) for action in ("click [1]", "type [2] [x] [1]", "fly"))
+    assert clicked[2:] == [
+        ("reddit", "click", "link 'a'"), ("reddit", page_type(page), "click", "link"), ("reddit", "click", "link"),
+        ("click", "link"), ("click",),
+    ]  # fmt: skip
+    assert (typed[-2:], unread[-2:]) == ([("type", "textbox"), ("type",)], [("malformed", "absent"), ("malformed",)])
