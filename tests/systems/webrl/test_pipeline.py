@@ -205,6 +205,23 @@ def test_a_critic_is_measured_on_tasks_that_it_did_not_learn(
     assert critic.judged == [records.turns_of(e)[0] for e in episodes if e.group % 2]
 
 
+def test_a_band_of_all_probabilities_scores_no_turn(finished: Callable[[str, str], Path], tmp_path: Path) -> None:
+    folder = tmp_path / "run"  # the stage writes what it chose
+    shutil.copytree(finished("webrl/sandbox", "smoke"), folder)
+    run: Any = SimpleNamespace(path=folder)
+
+    def replay(band: str) -> dict[str, Any]:
+        recipe = load_recipe("webrl/sandbox", ["preset=smoke", f"replay.band={band}"])
+        assert isinstance(recipe, WebrlRecipe)
+        made = phases.Phases(recipe, run)
+        made.actor_after = None  # type: ignore[assignment, method-assign]  # nobody is asked
+        return made.replay(1)
+
+    assert (counts := replay("[0.0,1.0]"))["in_band"] == counts["stored"] > 0
+    with pytest.raises(TypeError, match="not callable"):
+        replay("[0.1,1.0]")
+
+
 def test_the_band_is_used_where_the_critic_discriminates() -> None:
     recipe = load_recipe("webrl/sandbox", ["preset=smoke", "curriculum.min_auc=0.6"])
     assert isinstance(recipe, WebrlRecipe)
