@@ -151,6 +151,10 @@ class Rft(TurnAlgorithm):
     outcome_critic: ClassVar[bool] = False
     recompute: ClassVar[bool] = False
     weighted: ClassVar[bool] = True
+    known: float = Field(1.0, gt=0, le=1)
+    """Replies that were more probable than this when they were sampled are not imitated: next to no gradient for most
+    of the work, since a page has a hundred times the tokens of its reply. 1: all are.
+    """
 
     def numbers(self, t: Trajectory) -> Floats:
         return np.full(len(t.turn_starts), float(t.score > 0), np.float32)

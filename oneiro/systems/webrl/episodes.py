@@ -157,6 +157,18 @@ class RowFormat:
         return replace(episode, rows=rows)
 
 
+def instructive(lessons: Iterable[Lesson], known: float) -> list[Lesson]:
+    """Without the turns whose sampled reply was more probable than `known`. Demonstrations stay whole."""
+    kept = ((e, [place for place in places if reply_probability(e, place) <= known]) for e, places in lessons)
+    return [(episode, places) for episode, places in kept if places]
+
+
+def reply_probability(episode: Episode, place: int) -> float:
+    """Of the whole reply of a turn, when it was sampled; 0 where nothing was, as in a demonstration."""
+    said = [s.logprobs.sum() for s in episode.rows[place].segments if s.logprobs is not None] if episode.rows else []
+    return float(np.exp(sum(said))) if said else 0.0
+
+
 def solved_shares(episodes: Sequence[Episode], labels: Sequence[int | None], tasks: int) -> list[float]:
     """[tasks] the share of the attempts at each task that was labelled a success. An attempt without a label is none:
     its task may grow again.

@@ -27,6 +27,7 @@ import numpy as np
 from oneiro.agents.linear import turn_numbers
 from oneiro.episode import Episode, with_outcome
 from oneiro.learning.algorithms.base import StateValue
+from oneiro.learning.algorithms.webrl import Rft
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
@@ -65,6 +66,8 @@ class Phases:
         """Where the first phase's play is."""
         self.latest: tuple[int, Agent] | None = None
         """The actor in memory and the phase it comes from, so that the next stage need not load it."""
+        self.labelled: dict[int, tuple[list[Episode], list[int | None]]] = {}
+        """What `read_labelled` has read."""
 
     def train(self, outcomes: dict[str, OutcomeModel], test_keys: Sequence[str]) -> None:
         """All phases. `outcomes` label episodes; no training task has one of `test_keys`."""
@@ -73,6 +76,7 @@ class Phases:
             for name, work in self.stages(k).items():
                 self.run.stage(self.stage(k, name), lambda k=k, work=work: work(k))  # type: ignore[misc]
         self.latest = None
+        self.labelled.clear()
 
     def stages(self, k: int) -> dict[str, Stage]:
         """Those that a phase of this variant has, in order."""
@@ -113,6 +117,12 @@ class Phases:
 
     def read_labelled(self, k: int) -> tuple[list[Episode], list[int | None]]:
         """A phase's episodes and what the outcome model said of each; demonstrations are successes."""
+        # Replay looks at all past phases in every phase; parsing their tokens again would take longer than learning.
+        if k not in self.labelled:
+            self.labelled[k] = self._read_labelled(k)
+        return self.labelled[k]
+
+    def _read_labelled(self, k: int) -> tuple[list[Episode], list[int | None]]:
         folder = self.play_folder(k)
         if k == DEMONSTRATIONS:
             episodes = list(records.read(folder / "demonstrations.jsonl"))
@@ -303,6 +313,8 @@ class Phases:
         recipe, stage = self.recipe, self.stage(k, "actor")
         self.run.rewind(stage, -1)
         actor, lessons = self.actor_after(k - 1), self.lessons(k)
+        if isinstance(self.algorithm, Rft):
+            lessons = records.instructive(lessons, self.algorithm.known)
         values = None
         if self.algorithm.outcome_critic:
             values = state_values(agents.critic_after(recipe, self.run, self.folder(k)), lessons, recipe)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 from oneiro.agents.prompts import SYSTEM, DialogueSettings
-from oneiro.episode import Episode, FinishReason
+from oneiro.episode import Episode, FinishReason, Row, SamplingParams, Segment, given
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.runtime.errors import OneiroError
@@ -111,6 +112,20 @@ def test_only_replies_of_the_chosen_turns_carry_weight(tiny: LanguageModel) -> N
     for number, row in enumerate(weighed.rows):
         page, reply = row.segments
         assert page.weights == {} and reply.weights == {"policy": float(number), "kl": float(number)}
+
+
+def test_replies_that_were_almost_certain_are_not_imitated_again() -> None:
+    def sampled(*chances: float) -> Row:
+        logprobs = np.log(np.array(chances, np.float32))
+        page, said = given([1, 2]), Segment(np.arange(len(chances)), True, logprobs=logprobs, params=SamplingParams())
+        return Row([page, said])
+
+    own = replace(episode("a", "1", "2", "3"), rows=[sampled(0.9, 0.5), sampled(1.0, 0.95), sampled(0.9, 1.0)])
+    assert records.reply_probability(own, 0) == pytest.approx(0.45)
+    shown = episode("b", "1", "2")  # a demonstration: nothing in it was sampled
+    lessons = [(own, [0, 1, 2]), (own, [1]), (shown, range(2))]
+    assert records.instructive(lessons, 0.92) == [(own, [0, 2]), (shown, [0, 1])]
+    assert records.instructive(lessons, 1.0) == [(own, [0, 1, 2]), (own, [1]), (shown, [0, 1])]
 
 
 def test_an_actor_in_memory_is_used_and_another_phases_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
