@@ -20,6 +20,8 @@ WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
 """Understood by every OpenMP library that torch is built with."""
 SPINNING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 """What a person may have set to say how threads wait."""
+ONE_TEXT_AT_A_TIME = ("TOKENIZERS_PARALLELISM", "false")
+"""A tokenizer that has used threads of its own warns at every fork, and one text has no use for them."""
 PARAMETERS_PER_THREAD = 8_000_000
 """Below so many, a second thread gains less than waiting for it costs."""
 CGROUP = Path("/sys/fs/cgroup")
@@ -34,6 +36,7 @@ def prepare() -> None:
         return
     if not any(name in os.environ for name in SPINNING):
         os.environ.update(WAITING)
+    os.environ.setdefault(*ONE_TEXT_AT_A_TIME)
     if COUNT not in os.environ and cores() < _visible():
         os.environ[COUNT] = str(cores())
 

@@ -79,27 +79,36 @@ def test_the_users_count_wins(said: str, found: int | None, monkeypatch: pytest.
     assert threads.choose(1) == (1 if found is None else found)
 
 
+SHOWN = (*threads.SPINNING, threads.COUNT, threads.ONE_TEXT_AT_A_TIME[0])
+
+
 def environment_after_prepare(**given: str) -> list[str]:
     """The variables in a fresh process, after a container of two cores' share was found."""
     code = (
         "import os, sys, pathlib; from oneiro.runtime import threads; threads.CGROUP = pathlib.Path(sys.argv[1])\n"
         "os.sched_getaffinity = lambda process: set(range(8)); threads.prepare()\n"
-        "print([os.environ.get(name) for name in (*threads.SPINNING, threads.COUNT)])"
+        f"print([os.environ.get(name) for name in {SHOWN}])"
     )
-    environment = {k: v for k, v in os.environ.items() if k not in (*threads.SPINNING, threads.COUNT)}
+    environment = {k: v for k, v in os.environ.items() if k not in SHOWN}
     command = [sys.executable, "-c", code, str(threads.CGROUP)]
     done = subprocess.run(command, env=environment | given, capture_output=True, text=True, check=True)
     return yaml.safe_load(done.stdout)
 
 
 def test_threads_sleep_while_they_wait_unless_the_user_says_how() -> None:
-    assert environment_after_prepare() == ["PASSIVE", "None", "None", "None"]
-    assert environment_after_prepare(GOMP_SPINCOUNT="7") == ["None", "7", "None", "None"]
-    assert environment_after_prepare(OMP_WAIT_POLICY="ACTIVE") == ["ACTIVE", "None", "None", "None"]
+    assert environment_after_prepare() == ["PASSIVE", "None", "None", "None", "false"]
+    assert environment_after_prepare(GOMP_SPINCOUNT="7") == ["None", "7", "None", "None", "false"]
+    assert environment_after_prepare(OMP_WAIT_POLICY="ACTIVE") == ["ACTIVE", "None", "None", "None", "false"]
     threads.CGROUP.mkdir()
     (threads.CGROUP / "cpu.max").write_text("200000 100000")
-    assert environment_after_prepare(KMP_BLOCKTIME="1") == ["None", "None", "1", "2"]
-    assert environment_after_prepare(OMP_NUM_THREADS="5") == ["PASSIVE", "None", "None", "5"]
+    assert environment_after_prepare(KMP_BLOCKTIME="1") == ["None", "None", "1", "2", "false"]
+    assert environment_after_prepare(OMP_NUM_THREADS="5", TOKENIZERS_PARALLELISM="true") == [
+        "PASSIVE",
+        "None",
+        "None",
+        "5",
+        "true",
+    ]
 
 
 def test_once_torch_is_imported_the_environment_stays() -> None:
