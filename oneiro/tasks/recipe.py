@@ -21,6 +21,18 @@ class OnTheWay(Settings):
     """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
 
 
+class SftContinuedSettings(Settings):
+    """The control of RL: from the same weights, SFT on the prompts of RL with their true answers, for as many seconds
+    as RL took. What RL adds is what it adds to this.
+    """
+
+    learner: LearnerSettings = LearnerSettings()
+    batch: int = Field(32, ge=1)
+    """Rows in an update."""
+    checkpoint_every: int = Field(200, ge=1)
+    """Updates between checkpoints."""
+
+
 class RlvrRecipe(Recipe):
     """RL from verified rewards, whatever is predicted."""
 
@@ -32,6 +44,8 @@ class RlvrRecipe(Recipe):
     """Rows decoded at once."""
     rollout: RolloutSettings = RolloutSettings()
     rl: RlSettings = RlSettings()
+    sft_continued: SftContinuedSettings | None = None
+    """Train and measure the control of RL too; None: no control."""
     collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings(every=0)
     evaluation: OnTheWay = OnTheWay()
     merge_lora: bool = True
@@ -56,18 +70,6 @@ class AnswerEvaluationSettings(OnTheWay):
     """Validation cases of an evaluation on the way."""
     trajectories: int = Field(32, ge=0)
     """Episodes that are continued on the model's own predictions: accuracy against depth."""
-
-
-class SftContinuedSettings(Settings):
-    """The control of RL: from the same weights, SFT on the prompts of RL with their true answers, for as many seconds
-    as RL took. What RL adds is what it adds to this.
-    """
-
-    learner: LearnerSettings = LearnerSettings()
-    batch: int = Field(32, ge=1)
-    """Rows in an update."""
-    checkpoint_every: int = Field(200, ge=1)
-    """Updates between checkpoints."""
 
 
 class SupervisedRecipe(Recipe):
@@ -98,6 +100,4 @@ class SupervisedRecipe(Recipe):
 class AnsweringRecipe(SupervisedRecipe, RlvrRecipe):
     """RLVR of a language model that answers in text."""
 
-    sft_continued: SftContinuedSettings | None = None
-    """Train and measure the control of RL too; None: no control."""
     evaluation: AnswerEvaluationSettings = AnswerEvaluationSettings()

@@ -107,12 +107,48 @@ class Task(ABC):
         )
 
     @property
-    def control_stages(self) -> Sequence[str]:
-        return ()
+    def control_stages(self) -> list[str]:
+        return [BUDGET, CONTINUED] if self.recipe.sft_continued else []
 
     def control(self, start: str | None) -> str | None:
         """Train the control of RL from the weights after a stage; returns its stage, or None where there is none."""
-        return None
+        settings, recipe = self.recipe.sft_continued, self.recipe
+        if settings is None:
+            return None
+
+        def begin() -> tuple[LanguageModel, Sequence[Row]]:
+            """The weights that RL started from, and the true answers to every prompt that it sampled answers to."""
+            language = self.model(start)
+            language = merge_adapters(language) if recipe.merge_lora else language
+            steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
+            return language, self.control_rows(language, steps)
+
+        def count() -> dict[str, Any]:
+            seconds = stages.training_seconds(self.run, RL)
+            return {"steps": stages.count_updates(*begin(), settings.learner, settings.batch, seconds)}
+
+        def train() -> dict[str, Any]:
+            language, rows = begin()
+            sft = SftSettings(
+                learner=settings.learner,
+                batch=settings.batch,
+                epochs=steps * settings.batch / len(rows),
+                checkpoint_every=settings.checkpoint_every,
+            )
+            seed = seeds.derive(recipe.seed, CONTINUED)
+            return {
+                "rows": len(rows),
+                "steps": stages.supervise(self.run, CONTINUED, CONTROL, language, rows, [], sft, seed),
+            }
+
+        # Its own stage: a run that is resumed makes as many updates as it would have made.
+        steps = self.run.stage(BUDGET, count)["steps"]
+        self.run.stage(CONTINUED, train)
+        return CONTINUED
+
+    @abstractmethod
+    def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
+        """The prompts of so many steps of RL with their true answers."""
 
     @abstractmethod
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
@@ -211,46 +247,10 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         steps = stages.supervise(self.run, SFT, "SFT", language, rows, held_out, recipe.sft, seed, group_sizes)
         return {"rows": len(rows), "steps": steps}
 
-    @property
-    def control_stages(self) -> list[str]:
-        return [BUDGET, CONTINUED] if self.recipe.sft_continued else []
-
-    def control(self, start: str | None) -> str | None:
-        settings, recipe = self.recipe.sft_continued, self.recipe
-        if settings is None:
-            return None
-
-        def begin() -> tuple[LanguageModel, list[Row]]:
-            """The weights that RL started from, and the true answers to every prompt that it sampled answers to."""
-            language = self.model(start)
-            language = merge_adapters(language) if recipe.merge_lora else language
-            chat = ChatFormat(language.tokenizer)
-            steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
-            cases = map(self.training_cases(chat), range(steps * recipe.rollout.prompts_per_step))
-            return language, list(true_rows(self.predictor, chat, cases))
-
-        def count() -> dict[str, Any]:
-            seconds = stages.training_seconds(self.run, RL)
-            return {"steps": stages.count_updates(*begin(), settings.learner, settings.batch, seconds)}
-
-        def train() -> dict[str, Any]:
-            language, rows = begin()
-            sft = SftSettings(
-                learner=settings.learner,
-                batch=settings.batch,
-                epochs=steps * settings.batch / len(rows),
-                checkpoint_every=settings.checkpoint_every,
-            )
-            seed = seeds.derive(recipe.seed, CONTINUED)
-            return {
-                "rows": len(rows),
-                "steps": stages.supervise(self.run, CONTINUED, CONTROL, language, rows, [], sft, seed),
-            }
-
-        # Its own stage: a run that is resumed makes as many updates as it would have made.
-        steps = self.run.stage(BUDGET, count)["steps"]
-        self.run.stage(CONTINUED, train)
-        return CONTINUED
+    def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
+        chat = ChatFormat(language.tokenizer)
+        cases = map(self.training_cases(chat), range(steps * self.recipe.rollout.prompts_per_step))
+        return list(true_rows(self.predictor, chat, cases))
 
     def model(self, stage: str | None) -> LanguageModel:
         return self.metadata.write(stages.weights_after(self.run, [stage], self.recipe.model))

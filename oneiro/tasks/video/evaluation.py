@@ -35,6 +35,7 @@ from oneiro.worlds.robot.episodes import Episodes, open_episodes
 COPY, LOOKUP, CEILING = "copy last frame", "lookup", "tokenizer (ceiling)"
 TITLES = {
     "mse": "MSE x 100",
+    "moving": "MSE of moving pixels x 100",
     "psnr": "PSNR",
     "ssim": "SSIM x 100",
     "alex": "LPIPS Alex x 100",
@@ -42,7 +43,7 @@ TITLES = {
     "reward": "reward",
 }
 """Columns, in the paper's units."""
-SCALES = {"mse": 100.0, "ssim": 100.0, "alex": 100.0, "vgg": 100.0}
+SCALES = {"mse": 100.0, "moving": 100.0, "ssim": 100.0, "alex": 100.0, "vgg": 100.0}
 UP = ("psnr", "ssim", "reward")
 """More is better; of the others less."""
 
@@ -138,6 +139,8 @@ class SegmentEvaluation:
         """Against the recorded frames, whatever the reward compares with: [N, S, F, 3, H, W] -> [N, S, F] each."""
         true = pixels(clips.images[:, self.task.layout.past :], self.task.tokenizer.device)[:, None]
         scores = measures.measure(made, true.expand_as(made), self.networks)
+        last = pixels(clips.images[:, self.task.layout.past - 1], self.task.tokenizer.device)[:, None, None]
+        scores["moving"] = measures.moving_mse(made, true, last)
         return {name: values.float().cpu().numpy() for name, values in scores.items() if name in TITLES}
 
     def _read(self, part: slice) -> tuple[Clips, Encoded]:

@@ -17,6 +17,8 @@ from oneiro.models.video.perceptual import Lpips
 from oneiro.tasks.video.recipe import SMALLEST as SMALLEST
 from oneiro.tasks.video.recipe import too_small as too_small
 
+MOVED = 0.05
+"""Change of a channel, of 1, from which a pixel counts as moved: above the noise of recorded video."""
 EPSILON = 1e-8
 """Added to the squared error before the logarithm: identical frames have a PSNR of 80 dB, not infinity."""
 WINDOW, SIGMA = 11, 1.5
@@ -30,6 +32,15 @@ CHUNK = 64
 def mse(predicted: Tensor, truth: Tensor) -> Tensor:
     """Mean squared error of each frame."""
     return (predicted - truth).square().mean(dim=(-3, -2, -1))
+
+
+def moving_mse(predicted: Tensor, truth: Tensor, last: Tensor) -> Tensor:
+    """Mean squared error of each frame where the truth differs visibly from the last given frame; 0 where it nowhere
+    does. Most of a robot's picture stands still, and there copying is right.
+    """
+    moves = ((truth - last).abs().amax(dim=-3) > MOVED).to(predicted.dtype)
+    errors = (predicted - truth).square().mean(dim=-3)
+    return (errors * moves).sum(dim=(-2, -1)) / moves.sum(dim=(-2, -1)).clamp(min=1)
 
 
 def mae(predicted: Tensor, truth: Tensor) -> Tensor:

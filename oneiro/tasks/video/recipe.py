@@ -203,6 +203,13 @@ class VideoEvaluationSettings(OnTheWay):
     runs: int = Field(3, ge=1)
     """Futures sampled for each segment; tables show their mean, and the best of them."""
     sampling: SamplingSettings = SamplingSettings(top_k=100)
+    sharper: tuple[SamplingSettings, ...] = tuple(
+        SamplingSettings(temperature=temperature, top_k=top_k)
+        for temperature, top_k in ((0.3, 100), (0.5, 100), (0.7, 100), (0.85, 100), (1.0, 3), (1.0, 10))
+    )
+    """Other ways to sample the base: RL sharpens, and what that alone earns is no knowledge. The one with the highest
+    reward on `eval_subset` validation segments is measured beside it; none: no such row.
+    """
     networks: tuple[Literal["alex", "vgg"], ...] = ("alex", "vgg")
     """LPIPS columns; none: no LPIPS."""
     sample_videos: int = Field(4, ge=0)

@@ -25,9 +25,10 @@ from oneiro.report.stats import bootstrap
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.task import AFTER, BEFORE, RL, Task, intervals_apart
+from oneiro.tasks.task import AFTER, BEFORE, CONTROL, RL, Task, intervals_apart
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
-from oneiro.tasks.video.dataset import Clips
+from oneiro.tasks.video.dataset import Clips, Windows
+from oneiro.tasks.video.encodings import SegmentRows
 from oneiro.tasks.video.evaluation import (
     CEILING,
     COPY,
@@ -49,6 +50,8 @@ from oneiro.tasks.video.training import (
 )
 
 _RL = {AFTER: RL}
+SHARPER = "base, sampled sharper"
+"""The row of the model before RL, sampled in the way that earns most on validation segments."""
 
 
 class VideoTask(Task):
@@ -121,12 +124,14 @@ class VideoTask(Task):
             validation_metric="validation_reward",
         )
 
-    def _unseen(self, engine: Engine, segments: int, prefix: str) -> dict[str, float]:
+    def _unseen(
+        self, engine: Engine, segments: int, prefix: str, sampling: SamplingSettings | None = None
+    ) -> dict[str, float]:
         """Reward and error on a few validation segments, with the same sampling noise each time."""
         windows = self.data.validation_windows(segments)
         evaluation = SegmentEvaluation(self.predictor, self.data.validation, windows, networks=())
         seed = seeds.derive(self.recipe.seed, "glance")
-        measured = evaluation.model(engine, self.recipe.evaluation.sampling, 1, seed, lambda count: None)
+        measured = evaluation.model(engine, sampling or self.recipe.evaluation.sampling, 1, seed, lambda count: None)
         return {f"{prefix}_{name}": float(measured.values[name].mean()) for name in ("reward", "mse")}
 
     @property
@@ -135,14 +140,36 @@ class VideoTask(Task):
         return SegmentEvaluation(self.predictor, self.data.test, self.data.test_windows, networks)
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
-        settings, evaluation = self.recipe.evaluation, self.evaluation
-        seed = seeds.derive(self.recipe.seed, "evaluate")  # the same for both models: they differ by weights alone
+        means = self._measure(engine, name, self.recipe.evaluation.sampling)
+        if name == BEFORE and (chosen := self._sharpest(engine)):
+            means["sharper"] = chosen.model_dump() | self._measure(engine, SHARPER, chosen)
+        return means
+
+    def _measure(self, engine: Engine, name: str, sampling: SamplingSettings) -> dict[str, Any]:
+        evaluation = self.evaluation
+        seed = seeds.derive(self.recipe.seed, "evaluate")  # the same for all models: they differ by weights alone
         with self.run.progress(f"evaluate {name}", len(evaluation.windows)) as bar:
-            measured = evaluation.model(engine, settings.sampling, settings.runs, seed, bar.advance)
+            measured = evaluation.model(engine, sampling, self.recipe.evaluation.runs, seed, bar.advance)
         measured.save(self._measurement_file(name))
         means = {key: mean_of_episodes(values, evaluation.episodes) for key, values in measured.values.items()}
         self.run.say(f"{name}: " + ", ".join(f"{key} {value:.4g}" for key, value in means.items()))
         return means
+
+    def _sharpest(self, engine: Engine) -> SamplingSettings | None:
+        """Of the other ways to sample, the one whose futures of validation segments earn most."""
+        settings = self.recipe.evaluation
+        earned = [self._unseen(engine, settings.eval_subset, "eval", way)["eval_reward"] for way in settings.sharper]
+        return settings.sharper[int(np.argmax(earned))] if earned else None
+
+    def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
+        train, parts = self.data.train, list[tuple[Windows, Windows]]()
+        encodings = training_encodings(self.recipe, self.data, self.predictor)
+        for step in range(steps):
+            seed = seeds.derive(self.recipe.seed, "rl", step)
+            windows = train.draw(self.recipe.rollout.prompts_per_step, seed, "segments")
+            parts.append((windows, encodings.contexts(windows, seed, "contexts")))
+        windows, contexts = (np.concatenate(part) for part in zip(*parts, strict=True))
+        return SegmentRows(encodings, windows, contexts)
 
     def _measurement_file(self, name: str) -> Path:
         """The arrays behind a model's means."""
@@ -150,13 +177,14 @@ class VideoTask(Task):
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         evaluation = self.evaluation
+        names = [name for name in (BEFORE, SHARPER, CONTROL, AFTER) if self._measurement_file(name).exists()]
         rows = evaluation.baselines(self.data.train) | {
-            name: Measured.load(self._measurement_file(name)) for name in measured
+            name: Measured.load(self._measurement_file(name)) for name in names
         }
         return {
             "images": sample_videos(self.run, evaluation, rows, self.recipe.evaluation.sample_videos),
             "tables": [table.data() for table in tables(rows, evaluation.episodes)],
-            "notes": verdict(rows, evaluation),
+            "notes": verdict(rows, evaluation, measured[BEFORE].get("sharper")),
         }
 
 
@@ -182,19 +210,30 @@ def sample_videos(
     return drawn
 
 
-def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation) -> list[str]:
-    """What RLVR added to its start, in its own reward, in a sentence."""
-    base, tuned = (
-        by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes) for name in (BEFORE, AFTER)
-    )
-    before, after, gain = bootstrap(base), bootstrap(tuned), bootstrap(tuned - base)
+def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation, sharper: dict[str, Any] | None) -> list[str]:
+    """What RLVR added to its start and to its controls, in its own reward, a sentence each."""
+
+    def rewards(name: str) -> NDArray[np.float64]:
+        return by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes)
+
+    tuned = rewards(AFTER)
+    before, after, gain = bootstrap(rewards(BEFORE)), bootstrap(tuned), bootstrap(tuned - rewards(BEFORE))
     apart = intervals_apart(before.high, after.low)
     copy, best = (mean_of_episodes(rows[name].values["reward"], evaluation.episodes) for name in (COPY, CEILING))
-    return [
+    notes = [
         f"On {len(evaluation.windows)} segments of {before.n} unseen episodes the reward of sampled futures is "
         f"{before.words('{:.4f}')} for the base and {after.words('{:.4f}')} after RLVR: {apart}; the paired gain is "
         f"{gain.words('{:.4f}')}. Copying the last frame earns {copy:.4f}, the true frames through the tokenizer "
         f"{best:.4f}."
+    ]
+    if sharper:
+        notes.append(
+            f"The base sampled at temperature {sharper['temperature']:g} from the {sharper['top_k']} likeliest codes, "
+            f"which earned most on validation segments: {bootstrap(rewards(SHARPER)).words('{:.4f}')}."
+        )
+    controls = [name for name in (SHARPER, CONTROL) if name in rows]
+    return notes + [
+        f"RLVR minus {name}, paired: {bootstrap(tuned - rewards(name)).words('{:.4f}')}." for name in controls
     ]
 
 

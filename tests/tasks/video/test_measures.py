@@ -73,6 +73,17 @@ def test_lpips_keeps_the_leading_dimensions_whatever_the_chunk(monkeypatch: pyte
     torch.testing.assert_close(network(a[1, 2][None], b[1, 2][None])[0], whole[1, 2])
 
 
+def test_moving_pixels_are_those_that_the_truth_changes_visibly() -> None:
+    last = torch.zeros(1, 3, 2, 2)
+    truth = last.clone()
+    truth[0, 0, 0, 0], truth[0, 1, 1, 1], truth[0, 2, 0, 1] = 0.5, 0.25, 0.04  # the last is below what counts
+    copied = measures.moving_mse(last, truth, last)
+    assert copied.item() == pytest.approx((0.25 / 3 + 0.0625 / 3) / 2)  # of two pixels, one channel of three each
+    wrong = truth.clone()
+    wrong[0, :, 1, 0] = 1.0  # where nothing moves
+    assert measures.moving_mse(wrong, truth, last).item() == 0 and measures.moving_mse(wrong, last, last).item() == 0
+
+
 def test_ssim_of_frames_smaller_than_its_window_is_refused() -> None:
     with pytest.raises(ValueError, match="8x16"):
         measures.ssim(torch.rand(1, 3, 8, 16), torch.rand(1, 3, 8, 16))

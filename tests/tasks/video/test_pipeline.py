@@ -30,6 +30,7 @@ from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
+from oneiro.tasks.task import CONTROL
 from oneiro.tasks.video import evaluation as video_evaluate
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
 from oneiro.tasks.video.data import fixed_windows as fixed_segments
@@ -49,7 +50,7 @@ from oneiro.tasks.video.evaluation import (
 from oneiro.tasks.video.model import TransformerSettings, create_transformer, find_tokenizer, open_model
 from oneiro.tasks.video.predictor import VideoPredictor, VideoRewardSettings
 from oneiro.tasks.video.recipe import VideoRecipe
-from oneiro.tasks.video.task import VideoTask, play, record, verdict
+from oneiro.tasks.video.task import SHARPER, VideoTask, play, record, verdict
 from oneiro.tasks.video.teleop import blocks, key_action, keys_of, open_teleop
 from oneiro.tasks.video.training import given_transformer, take_transformer
 from oneiro.worlds.robot import puck as video_toy
@@ -96,7 +97,7 @@ def test_a_run_takes_models_that_were_trained_before(alone: Path, tmp_path: Path
         mine, theirs = np.load(out / file), np.load(alone / file)
         assert set(mine) == set(theirs) and all(np.array_equal(mine[key], theirs[key]) for key in mine)
     lines = list(read_lines(out / "metrics.jsonl"))
-    assert {line["stage"] for line in lines} == {"rl"}
+    assert {line["stage"] for line in lines} == {"rl", "sft-continued"}
     assert [line["step"] for line in lines if "eval_reward" in line and "eval_mse" in line] == [1, 3]
 
 
@@ -123,7 +124,7 @@ def test_what_is_given_must_fit(
 def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: Path) -> None:
     summary = json.loads((alone / "summary.json").read_text())
     main = summary["tables"][0]
-    assert [row["frames"] for row in main["rows"]] == [COPY, LOOKUP, CEILING, "base", "RLVR"]
+    assert [row["frames"] for row in main["rows"]] == [COPY, LOOKUP, CEILING, "base", SHARPER, CONTROL, "RLVR"]
     for row in main["rows"]:
         assert row["MSE x 100"]["low"] <= row["MSE x 100"]["value"] <= row["MSE x 100"]["high"]
         assert row["MSE x 100"]["n"] == 4  # twelve episodes, every third for testing
@@ -131,8 +132,16 @@ def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: P
     ahead = [table for table in summary["tables"] if table["title"] == "By how far ahead"]
     assert len(ahead) == ("compressive" in (alone / "recipe.yaml").read_text())
     for table in ahead:
-        assert table["columns"] == ["ahead", "frames", "MSE x 100", "PSNR", "SSIM x 100", "repeats"]
-        assert len(table["rows"]) == 7 * 5
+        assert table["columns"] == [
+            "ahead",
+            "frames",
+            "MSE x 100",
+            "MSE of moving pixels x 100",
+            "PSNR",
+            "SSIM x 100",
+            "repeats",
+        ]
+        assert len(table["rows"]) == 7 * 7
 
 
 @EITHER
@@ -527,7 +536,7 @@ def test_the_verdict_has_the_means_of_the_tables(episodes: Episodes, task: Video
     )
     numbers = {COPY: [1.0, 3.0, 5.0], CEILING: [0.0, 1.0, 2.0], "base": [1.0, 1.0, 1.0], "RLVR": [1.0, 1.0, 1.0]}
     rows = {name: measured(values) for name, values in numbers.items()}
-    (said,) = verdict(rows, evaluation)
+    (said,) = verdict(rows, evaluation, None)
     # The first episode's segments earn -2 and -0.5 on average, the second's -5 and -2.
     assert "Copying the last frame earns -3.5000" in said and "tokenizer -1.2500" in said
     table = main_table(rows, evaluation.episodes).data()
@@ -537,8 +546,32 @@ def test_the_verdict_has_the_means_of_the_tables(episodes: Episodes, task: Video
 def test_one_unseen_episode_is_compared_without_an_interval(episodes: Episodes, task: VideoPredictor) -> None:
     evaluation = SegmentEvaluation(task, VideoDataset(episodes, task.layout.frames), np.array([[0, 0], [0, 1]]), [])
     numbers = {COPY: [1.0, 3.0], CEILING: [0.0, 1.0], "base": [3.0, 4.0], "RLVR": [2.0, 3.0]}
-    (said,) = verdict({name: measured(values) for name, values in numbers.items()}, evaluation)
+    (said,) = verdict({name: measured(values) for name, values in numbers.items()}, evaluation, None)
     assert "is -3.5000 for the base and -2.5000 after RLVR: too few cases to compare; the paired gain is" in said
+
+
+def test_rlvr_is_compared_with_its_controls(episodes: Episodes, task: VideoPredictor) -> None:
+    evaluation = SegmentEvaluation(task, VideoDataset(episodes, task.layout.frames), np.array([[0, 0], [1, 0]]), [])
+    numbers = {COPY: [9.0, 9.0], CEILING: [0.0, 0.0], "base": [4.0, 5.0], "RLVR": [2.0, 3.0]}
+    rows = {name: measured(values) for name, values in numbers.items()}
+    rows |= {SHARPER: measured([3.0, 4.0]), CONTROL: measured([2.5, 3.5])}
+    _, sampled, sharper, continued = verdict(rows, evaluation, {"temperature": 0.5, "top_k": 3})
+    assert "at temperature 0.5 from the 3 likeliest codes" in sampled and "-3.5000" in sampled
+    # Earning -2.5 on average, RLVR is 1 above the one and half above the other.
+    assert sharper.startswith(f"RLVR minus {SHARPER}, paired: 1.0000")
+    assert continued.startswith(f"RLVR minus {CONTROL}, paired: 0.5000")
+
+
+@EITHER
+def test_the_control_learns_the_segments_that_rl_sampled(alone: Path) -> None:
+    recipe = recipes.load(str(alone / "recipe.yaml"))
+    with Run.open(alone, recipe) as run:
+        task = VideoTask(recipe, run)  # type: ignore[arg-type]
+        rows = task.control_rows(task.model(None), 3)
+    assert len(rows) == 3 * 2
+    prompts = [row["prompt"] for row in read_lines(alone / "episodes" / "rl-000003.jsonl.gz")]
+    for number, prompt in enumerate(prompts):  # two groups of four
+        assert rows[4 + number // 4].tokens[: len(prompt)].tolist() == prompt
 
 
 def test_means_and_intervals_are_over_episodes() -> None:
