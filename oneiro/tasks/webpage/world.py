@@ -187,7 +187,7 @@ class DreamedWeb(LearnedPage):
         return self._grade_page("", done=False, effective=effective, malformed=malformed)
 
     def _grade_page(self, answer: str, *, done: bool, effective: bool, malformed: bool) -> Step:
-        self.won = self.succeeds(replace(BrowsedPage.of(self), page=self.present, answer=answer))
+        self.won = self.succeeds(replace(BrowsedPage.of(self), page=self.present, answer=answer, task=None))
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
 
 
