@@ -255,6 +255,14 @@ class WebLearner(Repeat):
         )
         return int(result["updates"])
 
+    def improve(self) -> LinearPolicy:
+        """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
+        policy = LinearPolicy(0.0)
+        self.imitate(
+            policy, [steps for steps in by_episode(self.steps) if is_success(steps)], f"improved-{self.number}"
+        )
+        return policy
+
     def save_policy(self, folder: Path, policy: LinearPolicy) -> None:
         policy.save(folder, self.metadata.model_dump(mode="json"))
 

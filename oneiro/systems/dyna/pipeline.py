@@ -234,7 +234,8 @@ def equal_steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[
     repeats = list(zip(*acting.values(), strict=True))
     ends = [min(one["rounds"][-1]["true_steps"] for one in runs) for runs in repeats]
     last: dict[str, NDArray[np.float64]] = {}
-    for name, runs in acting.items():
+    first = [{"rounds": one["rounds"][:1]} for one in next(iter(acting.values()))]
+    for name, runs in {"first policy": first, **acting}.items():
         cells = []
         for share in MOMENTS.values():
             begins = [one["rounds"][0]["true_steps"] for one in runs]

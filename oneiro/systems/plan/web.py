@@ -94,13 +94,6 @@ class WebPlanning(WebLearner, Planning):
         best = {"success": [1.0] * len(chance["success"]), "tokens": 0.0}
         return {TITLE: {"random": chance, "best possible": best}}
 
-    def improve(self) -> LinearPolicy:
-        """The same data with its rewards and without a model: demonstrations and the successful play, imitated."""
-        episodes = by_episode(self.steps)
-        policy = LinearPolicy(0.0)
-        self.imitate(policy, [steps for steps in episodes if is_success(steps)], f"improved-{self.number}")
-        return policy
-
     def accuracy(self, model: NextPages, lookup: PageLookup) -> dict[str, Any]:
         """Steps of the policy on test tasks: is the next address, or the change of the page, the right one?"""
         policy = self.policy(self.recipe.play.temperature)

@@ -8,7 +8,7 @@ A line's number with the line break before it is one token of `tiny`, and so is 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -137,9 +137,10 @@ def pages_in(task: WebPagePredictor, predict: Predict) -> NextPages:
 class Remembered:
     """Pages that are predicted once for each situation; the new ones of a call together."""
 
-    def __init__(self, pages: NextPages) -> None:
+    def __init__(self, pages: NextPages, known: Mapping[PageSituation, PageState] | None = None) -> None:
+        """`known` need no prediction: true steps."""
         self.pages = pages
-        self._known: dict[PageSituation, PageState | None] = {}
+        self._known: dict[PageSituation, PageState | None] = dict(known or {})
 
     def __call__(self, cases: Sequence[PageSituation]) -> list[PageState | None]:
         new = list(dict.fromkeys(case for case in cases if case not in self._known))

@@ -57,6 +57,7 @@ def features_of(case: PageSituation, sources: Sources) -> list[str]:
     held = [(slot, value) for slot, value in sources.items() if slot.startswith("field")]
     return [
         "always",
+        f"{case.site} {act}",
         act,
         f"{act} {name}",
         f"{place} {act}",

@@ -1,20 +1,20 @@
 """A trained predictor in the place of the true web: the same interface, pages as text, every step a prediction.
 
-`DreamedWeb` is the same for tasks that end on a page: their own check decides on its address, for true and predicted
-pages alike.
+`DreamedWeb` is the same for tasks that end on a page; whoever dreams says which pages are worth a stop.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, cast
 
 from oneiro.models import language as languages
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.base import LearnedWorld
-from oneiro.tasks.webpage.model import NextPages, WebPageMetadata, WebPageModel
+from oneiro.tasks.webpage.model import BrowsedPage, NextPages, WebPageMetadata, WebPageModel
 from oneiro.tasks.webpage.parse import record
 from oneiro.tasks.webpage.predictor import WebPagePredictor
 from oneiro.tasks.webpage.record import HISTORY
@@ -156,20 +156,25 @@ def reaches(url: str, goal: Evaluation | None) -> bool:
     return goal is not None and url_match(goal, url, VARIANTS["webarena"]).score == 1.0
 
 
-class DreamedWeb(LearnedPage):
-    """Starts on a true page and continues on predicted ones; a task is done at the predicted address that it asks for.
+Judge = Callable[[BrowsedPage], bool]
+"""Whether an episode that stopped on a page (`BrowsedPage.answer`) succeeded."""
 
-    As in the true web, `stop` is graded, and so is the page that the last action of the budget leaves. Tasks that ask
-    for anything but a page are never done in here.
+
+class DreamedWeb(LearnedPage):
+    """Starts on a true page and continues on predicted ones; `succeeds` decides in the place of the task's check.
+
+    Predicted addresses lack what no page tells, as the number of an order; the task's check of the address would
+    refuse them all, and would tell what no agent knows. As in the true web, `stop` is graded, and so is the page that
+    the last action of the budget leaves.
     """
 
-    def __init__(self, pages: NextPages, config: WebConfig | None = None) -> None:
+    def __init__(self, pages: NextPages, succeeds: Judge, config: WebConfig | None = None) -> None:
         super().__init__(WebPagePredictor(), lambda situations: [], config)
-        self.pages = pages
+        self.pages, self.succeeds = pages, succeeds
 
     def follow(self, action: str, parsed: Action) -> Step:
         if parsed.kind is Kind.STOP:
-            return self._grade_page(done=True, effective=True, malformed=False)
+            return self._grade_page(parsed.text, done=True, effective=True, malformed=False)
         case, before = self.situation(action), self.present
         predicted = self.pages([case])[0]
         self.history = (*self.history, case.described)[-HISTORY:]
@@ -179,10 +184,10 @@ class DreamedWeb(LearnedPage):
         malformed, effective = predicted is None, self.present != before
         if self.remaining > 1:
             return self.outcome(0.0, effective=effective, malformed=malformed)
-        return self._grade_page(done=False, effective=effective, malformed=malformed)
+        return self._grade_page("", done=False, effective=effective, malformed=malformed)
 
-    def _grade_page(self, *, done: bool, effective: bool, malformed: bool) -> Step:
-        self.won = reaches(self.present.url, goal_of(self.task))
+    def _grade_page(self, answer: str, *, done: bool, effective: bool, malformed: bool) -> Step:
+        self.won = self.succeeds(replace(BrowsedPage.of(self), page=self.present, answer=answer, task=None))
         return self.outcome(float(self.won), done=done, success=self.won, effective=effective, malformed=malformed)
 
 

@@ -97,7 +97,9 @@ def test_dreams_on_the_web_are_predicted_together_and_come_out_the_same() -> Non
         calls.clear()
         shared = Remembered(pages)
         policy = DreamingPolicy(script, partial(predict_together, shared), asked) if batched else script
-        played = play(lambda: DreamedWeb(shared, CONFIG), attempts(3, 2, "train", 0), policy, asked, None, 0)
+        played = play(
+            lambda: DreamedWeb(shared, lambda page: False, CONFIG), attempts(3, 2, "train", 0), policy, asked, None, 0
+        )
         return list(calls), [record(episode) for episode in played]
 
     one_by_one, plain = dream(batched=False)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from oneiro.agents.evaluate import evaluate_agent
+from oneiro.agents.learners.pages import browsed_pages
 from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.planning.base import PlannerSettings, Proposed, Root
 from oneiro.agents.planning.beam import BeamSearch
 from oneiro.agents.planning.loading import load_planner
+from oneiro.agents.planning.page_values import Lesson, PageValue, lessons_of
 from oneiro.agents.planning.values import RuleValue
 from oneiro.agents.planning.webpages import (
     PolicyRanking,
@@ -26,7 +28,15 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import SamplingSettings
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.lookup import PageLookup
-from oneiro.tasks.webpage.model import BrowsedPage, PageDynamics, TrueWeb, WebPageMetadata, look_up_pages, shuffle_pages
+from oneiro.tasks.webpage.model import (
+    BrowsedPage,
+    PageDynamics,
+    Remembered,
+    TrueWeb,
+    WebPageMetadata,
+    look_up_pages,
+    shuffle_pages,
+)
 from oneiro.tasks.webpage.predictor import WebPagePredictorConfig
 from oneiro.tasks.webpage.record import RecordingWeb
 from oneiro.tasks.webpage.state import PageSituation, PageState, PageTransition
@@ -151,33 +161,74 @@ def replayed(played: list[PageTransition]) -> PageDynamics:
     return PageDynamics(lambda cases: [known.get((case.state, case.action)) for case in cases])
 
 
-def test_a_dream_of_true_pages_ends_as_the_truth_did(played: list[PageTransition]) -> None:
-    dream = DreamedWeb(replayed(played).pages, CONFIG)
+@pytest.fixture(scope="module")
+def value() -> PageValue:
+    """What the oracle's steps and rewards at other tasks, of other contents, teach about pages."""
+    world, lessons = RecordingWeb(CONFIG), list[Lesson]()
+    for seed in range(6):
+        world.reset(seed=seed, options={"split": "train"})
+        while not world.over:
+            world.step(world.oracle() or "")
+        lessons += lessons_of(browsed_pages(world.steps), True)
+    world.close()
+    return PageValue(lessons)
+
+
+def test_a_dream_of_true_pages_ends_as_the_truth_did_though_nobody_knows_the_address(
+    played: list[PageTransition], value: PageValue
+) -> None:
+    def succeeds(page: BrowsedPage) -> bool:
+        assert page.task is None  # else it could be asked for the address
+        return value([Root(page)])[0].value >= 0.5
+
+    dream = DreamedWeb(replayed(played).pages, succeeds, CONFIG)
     dream.reset(seed=3, options={"split": "eval"})
     rewards: list[float] = []
     for case in played:
         assert dream.state == case.state and observe(dream).past == tuple(one.action for one in played[: len(rewards)])
         rewards.append(dream.step(case.action)[1])
     assert rewards == [case.reward for case in played] and rewards[-1] == 1.0
+    dream.reset(seed=3, options={"split": "eval"})
+    dream.step(played[0].action)
+    assert dream.step("stop []")[1:3] == (0.0, True)  # too early
     dream.close()
 
 
-def test_a_dream_grades_early_stops_unreadable_predictions_and_the_end_of_the_budget(
-    played: list[PageTransition],
-) -> None:
-    dream = DreamedWeb(lambda cases: [None for _ in cases], CONFIG)
+def test_a_dream_grades_stops_and_the_end_of_the_budget_on_the_predicted_page(played: list[PageTransition]) -> None:
+    graded: list[BrowsedPage] = []
+
+    def succeeds(page: BrowsedPage) -> bool:
+        graded.append(page)
+        return page.page == played[-1].state
+
+    dream = DreamedWeb(lambda cases: [None for _ in cases], succeeds, CONFIG)
     dream.reset(seed=3, options={"split": "eval"})
     _, _, _, _, info = dream.step(played[0].action)
     assert info["malformed"] and not info["effective"] and dream.state == played[0].state
-    assert dream.step("stop []")[1:3] == (0.0, True)
+    assert dream.step("stop [42]")[1:3] == (0.0, True)
+    assert [(one.page, one.answer, one.past) for one in graded] == [(played[0].state, "42", (played[0].action,))]
     # The last action of the budget is graded where it leads, as in the true web.
     count = len(played) - 1
-    short = DreamedWeb(replayed(played).pages, CONFIG.model_copy(update={"max_actions": count}))
+    short = DreamedWeb(replayed(played).pages, succeeds, CONFIG.model_copy(update={"max_actions": count}))
     short.reset(seed=3, options={"split": "eval"})
     found = [short.step(case.action) for case in played[:count]]
     assert [one[1] for one in found] == [0.0] * (count - 1) + [1.0] and found[-1][4]["success"]
+    assert len(graded) == 2 and graded[-1].answer == ""
     for one in (dream, short):
         one.close()
+
+
+def test_what_is_known_is_not_predicted_and_anything_else_is_predicted_once(played: list[PageTransition]) -> None:
+    asked: list[PageSituation] = []
+
+    def predict(cases: Sequence[PageSituation]) -> list[PageState | None]:
+        asked.extend(cases)
+        return [None for _ in cases]
+
+    first, second = played[0].situation(), played[1].situation()
+    pages = Remembered(predict, {first: played[0].after})
+    assert pages([first, second, second]) == [played[0].after, None, None] and pages([second]) == [None]
+    assert asked == [second]
 
 
 def test_memory_answers_with_the_nearest_step_and_the_control_with_another_page(played: list[PageTransition]) -> None:

@@ -24,7 +24,7 @@ Finished = Callable[[str, str], Path]
 def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_any(finished: Finished) -> None:
     run = finished("dyna/web", "smoke")
     log = (run / "log.txt").read_text()
-    assert "stage 1 of 18: policy-0" in log and "stage 18 of 18: compare" in log
+    assert "stage 1 of 19: policy-0" in log and "stage 19 of 19: compare" in log
     before = sum(len(read_parquet(run / "data" / f"{name}-0.parquet")) for name in ("demonstrations", "play"))
     logged = {
         name: [row for row in read_log(run / "metrics.jsonl") if row["stage"] == f"{name}-0"]
@@ -37,7 +37,7 @@ def test_a_dyna_run_on_the_web_counts_true_steps_and_learns_in_dreams_without_an
     assert true["dream-only"] == 0 < true["mixed"] < true["real-only"]
     assert 0 < true["replay"] < true["real-only"]
     (group,) = read_json(run / "data" / "groups-replay-0-1.json")  # half of two groups is truly played
-    assert sorted(group[0][0]) == ["message", "reply", "state"] and len(group) == true["replay"]
+    assert sorted(group[0][0]) == ["message", "probability", "reply", "state"] and len(group) == true["replay"]
     folders = {path.name for path in (run / "checkpoints").iterdir()}
     assert "refresh-mixed-0-1" in folders and "refresh-dream-only-0-1" not in folders
 
@@ -97,6 +97,7 @@ def test_success_at_equal_true_steps_lies_on_the_line_between_two_measurements()
     )
     assert table is not None
     rows = {str(row[0].value): [row[place].value for place in (1, 2, 3, 5)] for row in table.rows}
+    assert rows["first policy"] == pytest.approx([0.0, 0.0, 0.0, 400])
     # After 100, 200 and 300 of the 300 steps that all took.
     assert rows["real-only"] == pytest.approx([0.1, 0.2, 0.3, 400])
     assert rows["replay"] == pytest.approx([0.2 / 3, 0.4 / 3, 0.2, 400])

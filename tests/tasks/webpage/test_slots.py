@@ -155,10 +155,12 @@ def test_hostile_names_and_actions_give_a_page_or_none(name: str) -> None:
 
 def test_features_are_the_action_its_element_the_page_and_what_fields_hold() -> None:
     case = asked(page(f"{HOME}find", "textbox 'Town'", "link 'Comments (12)'"), "click [2]")
-    place, *_ = (name for name in features_of(case, {}) if name.endswith(" click False link"))
+    site, place = (name for name in features_of(case, {}) if name.endswith(" click False link"))
+    assert site == f"{case.site} click False link"
     place = place.removesuffix(" click False link")
     assert features_of(case, {"field Town": "York", "field Kind": "", "query": "a=1"}) == [
         "always",
+        site,
         "click False link",
         "click False link Comments (0)",
         f"{place} click False link",
@@ -271,3 +273,19 @@ def test_slots_take_values_of_three_characters_whole_and_of_four_inside_a_text()
     }  # fmt: skip
     assert slotted_url(f"{HOME}a?x=2", {"query": "x=1"}) == f"{HOME}a?x=2" and filled_url(f"{HOME}a", {}) == f"{HOME}a"
     assert slotted_url(f"{HOME}a?x=1&y=", {"query": "x=1"}) == f"{HOME}a?{{query}}&y="
+
+
+def test_an_unknown_link_leads_to_a_page_of_its_own_site() -> None:
+    """Of two sites whose links lead to pages of their own, the one that was seen more often does not win on both."""
+    lines = ["RootWebArea 'A'", "link 'Go'"]
+
+    def move(site: str, number: int, link: str) -> PageTransition:
+        before = page(f"http://{site}.org/{number}/x/{link}", lines[0], f"link {link!r}")
+        return replace(step(before, "click [2]", page(f"http://{site}.org/end", "heading 'End'")), site=site)
+
+    cases = [move("shop", n, f"s{n}a") for n in range(2)] + [move("map", n, f"m{n}b") for n in range(12)]
+    model = SlotModel.fit(cases)
+    for site in ("shop", "map"):
+        unknown = replace(move(site, 7, "never"), state=page(f"http://{site}.org/new/y/z/w", lines[0], "link 'never'"))
+        predicted = model.page(unknown)
+        assert predicted is not None and predicted.url == f"http://{site}.org/end"
