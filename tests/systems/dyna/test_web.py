@@ -14,6 +14,7 @@ from oneiro.agents.linear import LinearPolicy
 from oneiro.agents.linear.train import TurnDecision
 from oneiro.recipe import load
 from oneiro.rundir.run import Run
+from oneiro.systems.dyna import web
 from oneiro.systems.dyna.recipe import DynaWebRecipe
 from oneiro.systems.dyna.web import Dreams, DynaWebLearner, WebVariant, probability, reweigh
 from oneiro.tasks.webpage.model import Remembered
@@ -85,6 +86,19 @@ def test_a_dream_at_a_played_task_begins_on_its_page(variants: dict[str, WebVari
     world.reset(seed=dreams.tasks[0], options={"split": "train"})
     assert (world.task.intent, world.state) == (first.objective, first.state)
     world.close()
+
+
+def test_replayed_turns_are_weighed_for_the_policy_that_learns_them(
+    variants: dict[str, WebVariant], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replay = WebVariant(variants["mixed"].learner, variants["mixed"].recipe, "replay")
+    weighed: list[float] = []
+    learned: list[list[float]] = []
+    monkeypatch.setattr(web, "reweigh", lambda policy, lesson: weighed.append(lesson[1]) or (lesson[0], 0.125))
+    monkeypatch.setattr(web, "fit", lambda policy, lessons, *others: learned.append([own for _, own in lessons]))
+    replay.reinforce(1)
+    assert weighed and sum(map(len, learned)) > len(weighed)  # the phase's own turns are as they were
+    assert sum(own.count(0.125) for own in learned) == len(weighed)
 
 
 def test_all_variants_begin_with_a_policy_that_imitated_the_successful_play(variants: dict[str, WebVariant]) -> None:
