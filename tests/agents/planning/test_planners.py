@@ -325,6 +325,28 @@ def test_a_prior_makes_a_future_worth_less_by_the_weights_on_its_way() -> None:
     assert narrow.plan == ("+", "+") and narrow.value == pytest.approx(0.4 * 0.4 * 1.0)
 
 
+class Letters(Dynamics[str]):
+    """A state is the letters taken so far, in whatever order."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
+        return [[Imagined("".join(sorted(state + letter)), 1)] for state, letter in pairs]
+
+
+def test_shares_multiply_along_a_way_and_the_best_of_several_ways_counts() -> None:
+    weights = {"": (0.64, 0.25), "a": (0.64, 0.64), "b": (0.04, 0.25), "ab": (0.04, 0.64)}
+    worth = {"aa": 0.5, "ab": 0.2, "bb": 0.4, "abb": 1.0}
+
+    def propose(roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
+        return [Proposed(("a", "b"), weights.get(root.state, (0.04, 0.04))) for root in roots]
+
+    value = RuleValue[str](lambda state, task: Judged(worth.get(state, 0.0)))
+    settings = PlannerSettings(depth=3, width=2, prior=0.5, discount=1.0)
+    found = BeamSearch(Letters(), propose, value, settings).plan([Root("")])[0]
+    # Shares: a 0.8, b 0.5, aa 0.64, bb 0.25, ab 0.64 by a and 0.1 by b. Times their values 0.32, 0.1 and 0.128: aa and
+    # ab are expanded. By the last action alone bb would have 0.2 and ab 0.16, and by its second way ab would have 0.02.
+    assert found.plan == ("a", "b", "b") and found.value == pytest.approx(0.8**3)
+
+
 def test_a_sequence_is_worth_the_best_on_its_way_and_a_candidate_the_best_or_the_mean_of_its_sequences() -> None:
     (found,) = on_the_line("mpc", sequences=300, iterations=1).plan([Root(0)])
     values = {candidate.action: (candidate.value, candidate.predicted) for candidate in found.candidates}
