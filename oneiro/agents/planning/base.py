@@ -55,6 +55,9 @@ class PlannerSettings(Settings):
     averaged, for stochastic worlds."""
     discount: float = Field(0.95, gt=0, le=1)
     """What a value is worth one action later."""
+    prior: float = Field(0.0, ge=0)
+    """beam: what follows an action is worth less by its weight, raised to this power: with values and weights that are
+    probabilities, the search looks for the likeliest success. 0: weights only decide between equals."""
     max_tokens: int | None = Field(None, ge=1)
     """Tokens that one decision may sample, over predictions, proposals and judgements; None: no limit."""
 

@@ -1,9 +1,9 @@
 """Beam search: states by depth, the best of each depth expanded, values carried back to the first action.
 
 What is looked at is a graph, since many ways lead to one state. A state is worth what it is judged to be or, if that is
-more, what its best action is worth; an action is worth the discounted mean over its outcomes; an outcome that cannot be
-read is worth `WORST` and ends its branch. So one search serves deterministic models (one outcome) and samples of
-stochastic ones.
+more, what its best action is worth; an action is worth the discounted mean over its outcomes, less where its proposer
+finds it unlikely (`prior`); an outcome that cannot be read is worth `WORST` and ends its branch. So one search serves
+deterministic models (one outcome) and samples of stochastic ones.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ class _Vertex(Generic[StateT]):
     done: bool
     worth: float
     """As judged or by its best action."""
+    share: float = 1.0
+    """What `PlannerSettings.prior` makes of the weights on the way, multiplied; of several ways the best one's."""
     edges: dict[str, list[Hashable | None]] = field(default_factory=dict)
     """By action the states it may lead to; None: an unreadable outcome."""
     weights: dict[str, float] = field(default_factory=dict)
@@ -66,8 +68,8 @@ class BeamSearch(Planner[StateT]):
 
     def _best(self, graph: _Graph[StateT], front: list[Hashable]) -> list[Hashable]:
         alive = [key for key in front if not graph[key].done]
-        # By what states are judged to be, not by the way to them: the way is the same number of actions for all.
-        return sorted(alive, key=lambda key: -graph[key].value)[: self.settings.width]
+        # The number of actions is the same for all, so only what they are judged to be and the shares count.
+        return sorted(alive, key=lambda key: -graph[key].value * graph[key].share)[: self.settings.width]
 
     def _expand(
         self, meter: Meter[StateT], graphs: list[_Graph[StateT]], fronts: list[list[Hashable]]
@@ -81,7 +83,7 @@ class BeamSearch(Planner[StateT]):
             for action, weight in zip(proposal.actions, proposal.weights, strict=True)
         ]
         answers = meter.predict([(root, graphs[root][key].state, action) for root, key, action, _ in requests])
-        new: dict[tuple[int, Hashable], StateT] = {}
+        new: dict[tuple[int, Hashable], tuple[StateT, float]] = {}
         for (root, key, action, weight), outcomes in zip(requests, answers, strict=True):
             vertex = graphs[root][key]
             vertex.weights[action] = weight
@@ -96,11 +98,13 @@ class BeamSearch(Planner[StateT]):
                 there = self.dynamics.key(outcome.state)
                 vertex.edges[action].append(there)
                 if there not in graphs[root]:
-                    new[root, there] = outcome.state
-        judged = meter.value([(root, state) for (root, _), state in new.items()])
+                    share = vertex.share * self._share(weight)
+                    known = new[root, there][1] if (root, there) in new else 0.0
+                    new[root, there] = outcome.state, max(known, share)
+        judged = meter.value([(root, state) for (root, _), (state, _) in new.items()])
         fresh: list[list[Hashable]] = [[] for _ in graphs]
-        for ((root, key), state), verdict in zip(new.items(), judged, strict=True):
-            graphs[root][key] = _Vertex(state, verdict.value, verdict.done, verdict.value)
+        for ((root, key), (state, share)), verdict in zip(new.items(), judged, strict=True):
+            graphs[root][key] = _Vertex(state, verdict.value, verdict.done, verdict.value, share)
             fresh[root].append(key)
         return fresh
 
@@ -113,7 +117,7 @@ class BeamSearch(Planner[StateT]):
             first = next((key for key in outcomes or () if key is not None), None)
             shown = self.dynamics.show(graph[first].state) if first is not None else None
             # An action that the budget did not reach to is neither good nor bad.
-            value = self._worth(graph, outcomes) if outcomes is not None else 0.0
+            value = self._worth(graph, start, action) if outcomes is not None else 0.0
             candidates.append(Candidate(action, shown, value, weight))
         place = best_of(candidates, seeds.generator(seed, "choice", root))
         chosen = candidates[place] if place is not None else None
@@ -133,14 +137,19 @@ class BeamSearch(Planner[StateT]):
             change = 0.0
             # From the deepest up, so that one pass carries values all the way where there is no circle.
             for vertex in reversed(expanded):
-                worth = max(vertex.value, *(self._worth(graph, outcomes) for outcomes in vertex.edges.values()))
+                worth = max(vertex.value, *(self._worth(graph, vertex, action) for action in vertex.edges))
                 change, vertex.worth = max(change, abs(worth - vertex.worth)), worth
             if change < 1e-9:
                 return
 
-    def _worth(self, graph: _Graph[StateT], outcomes: Sequence[Hashable | None]) -> float:
-        values = [WORST if key is None else graph[key].worth for key in outcomes]
-        return self.settings.discount * sum(values) / len(values) if values else WORST
+    def _worth(self, graph: _Graph[StateT], vertex: _Vertex[StateT], action: str) -> float:
+        values = [WORST if key is None else graph[key].worth for key in vertex.edges[action]]
+        mean = sum(values) / len(values) if values else WORST
+        return self.settings.discount * self._share(vertex.weights[action]) * mean
+
+    def _share(self, weight: float) -> float:
+        """What a value is multiplied by for an action that its proposer gives this weight."""
+        return float(weight**self.settings.prior)
 
     def _follow(self, graph: _Graph[StateT], action: str) -> tuple[str, ...]:
         """The best actions from the root on, as long as the first outcome of each is known."""
@@ -152,7 +161,7 @@ class BeamSearch(Planner[StateT]):
                 return tuple(plan)
             seen.add(key)
             vertex = graph[key]
-            worths = {action: self._worth(graph, outcomes) for action, outcomes in vertex.edges.items()}
+            worths = {action: self._worth(graph, vertex, action) for action in vertex.edges}
             best = max(worths, key=lambda action: worths[action])
             if worths[best] <= vertex.value:
                 return tuple(plan)  # nothing better lies ahead

@@ -1,20 +1,20 @@
 """What a web page is worth for a task, learned from episodes and their rewards; nobody says where the task ends.
 
 A page and the task's own words are turned into facts that hold for any names: which of what the task names stands in
-the address, in fields and in headings, and which kind of page it is. Then
+the address, in fields and in headings, and which kind of page it is. Both numbers are chances of success:
 
-    stop   a logistic regression on facts says whether a stop succeeds
-    way    the most similar page of a successful episode says how far the goal is
+    stop   a logistic regression on facts
+    go on  the share of episodes that succeeded among those that went on after as many actions
 
-Both are worth little on pages unlike those of any success: a search takes the best of many predictions, and would find
-whatever is overrated.
+Going on is the same for all pages: a value that compares them there draws a search back to pages like those of
+successes, and it never stops.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -29,10 +29,6 @@ from oneiro.tasks.webpage.lookup import page_type
 from oneiro.tasks.webpage.model import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
 
-ON_THE_WAY = 0.9
-"""What a page is worth at most where the episode has not stopped."""
-DISCOUNT = 0.9
-"""What the reward of an episode is worth one action earlier."""
 EPOCHS, RATE, DECAY = 20, 0.5, 1e-4
 """Of the regression: passes over its lessons, step size, pull towards 0."""
 Facts = frozenset[str]
@@ -53,11 +49,12 @@ def lessons_of(views: Sequence[tuple[BrowsedPage, str]], success: bool) -> Itera
     Whoever reached a goal did not stop before it, so stopping there would have failed. Of a failed episode only its
     stop is known to be wrong: it may have been on its way until then.
     """
-    for place, (state, action) in enumerate(views):
+    for state, action in views:
         if action.startswith("stop"):
             yield Lesson(state, True, float(success))
-        elif success:
-            yield Lesson(state, False, DISCOUNT ** (len(views) - place))
+            continue
+        yield Lesson(state, False, float(success))
+        if success:
             yield Lesson(state, True, 0.0)
 
 
@@ -67,26 +64,26 @@ class PageValue:
     def __init__(self, lessons: Sequence[Lesson], seed: int = 0) -> None:
         self.places: dict[str, int] = {}
         self.common = common_words([lesson.state.objective for lesson in lessons])
-        known: dict[bool, dict[Facts, float]] = {True: {}, False: {}}
-        """Facts of the pages of successes -> the most that came of one; by whether the agent stopped there."""
-        stops = []
+        stops, ends = list[tuple[NDArray[np.int64], float]](), defaultdict[int, list[float]](list)
         for lesson in lessons:
+            if not lesson.stopped:
+                ends[len(lesson.state.past)].append(lesson.target)
+                continue
             facts = facts_of(lesson.state, self.common)
-            if lesson.target:
-                known[lesson.stopped][facts] = max(lesson.target, known[lesson.stopped].get(facts, 0.0))
-            if lesson.stopped:
-                for name in cross_facts(facts):
-                    self.places.setdefault(name, len(self.places))
-                stops.append((self._row(facts), lesson.target))
-        self.known, self.weights = known, self._fit(stops, seed)
+            for name in cross_facts(facts):
+                self.places.setdefault(name, len(self.places))
+            stops.append((self._row(facts), lesson.target))
+        self.going_on = {actions: float(np.mean(targets)) for actions, targets in ends.items()}
+        """Number of actions so far -> share of successes. No episode went on after more than the most of them."""
+        self.weights = self._fit(stops, seed)
 
     def __call__(self, roots: Sequence[Root[BrowsedPage]]) -> list[Judged]:
         return [self._judge(root.state) for root in roots]
 
     def _judge(self, state: BrowsedPage) -> Judged:
-        facts, done = facts_of(state, self.common), state.answer is not None
-        near = max((target * similarity(facts, other) for other, target in self.known[done].items()), default=0.0)
-        return Judged(near * (self._chance(self.weights, self._row(facts)) if done else ON_THE_WAY), done)
+        if state.answer is None:
+            return Judged(self.going_on.get(len(state.past), 0.0))
+        return Judged(self._chance(self.weights, self._row(facts_of(state, self.common))), True)
 
     def _fit(self, lessons: Sequence[tuple[NDArray[np.int64], float]], seed: int) -> NDArray[np.float64]:
         weights = np.zeros(len(self.places))
@@ -117,19 +114,6 @@ def common_words(objectives: Sequence[str]) -> Facts:
     distinct = set(objectives)
     counts = Counter(word for text in distinct for word in set(_WORD.findall(text)))
     return frozenset(word for word, count in counts.items() if count >= COMMON_SHARE * len(distinct))
-
-
-def similarity(one: Facts, two: Facts) -> float:
-    """What two pages have in common: the share of the words asked by, times the share of the facts about the page.
-
-    The same page is right for one task and wrong for another, so the words count twice.
-    """
-    words, others = ({fact for fact in facts if fact.startswith(TASK_WORD)} for facts in (one, two))
-    return _overlap(words, others) ** 2 * _overlap(one - words, two - others)
-
-
-def _overlap(one: Set[str], two: Set[str]) -> float:
-    return len(one & two) / len(one | two) if one or two else 1.0
 
 
 def cross_facts(facts: Facts) -> list[str]:

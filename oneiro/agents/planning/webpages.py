@@ -10,7 +10,6 @@ import numpy as np
 
 from oneiro.agents.linear import Choice, LinearPolicy, choice
 from oneiro.agents.planning.base import Judged, Proposed, Root
-from oneiro.agents.planning.page_values import ON_THE_WAY
 from oneiro.runtime import seeds
 from oneiro.tasks.webpage.model import BrowsedPage
 from oneiro.tasks.webpage.slots import Line, sources_of
@@ -101,6 +100,9 @@ def _share(wanted: set[str], state: BrowsedPage, action: str) -> float:
 
 
 # Value ----------------------------------------------------------------------------------------------------------------
+
+ON_THE_WAY = 0.9
+"""What a page is worth at most where the episode has not stopped."""
 
 
 def page_goal(world: World) -> Evaluation | None:

@@ -116,8 +116,8 @@ class PlanWebRecipe(WebRecipe):
 
     pipeline: ClassVar[str] = PIPELINE
     planning_class: ClassVar[str] = "oneiro.systems.plan.web:WebPlanning"
-    planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5)
-    least: float = Field(0.01, ge=0, le=1)
+    planner: PlannerSettings = PlannerSettings(depth=3, width=3, proposals=5, prior=0.5, discount=1.0)
+    least: float = Field(0.001, ge=0, le=1)
     """An action is proposed if its probability is at least this share of the likeliest one's."""
     value: Literal["learned", "address"] = "learned"
     """Who says what pages are worth: a value learned from the play and its rewards, or the task's own check, which

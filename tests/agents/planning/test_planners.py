@@ -303,6 +303,50 @@ def test_a_state_is_worth_what_it_is_judged_or_its_best_discounted_future() -> N
     assert won.plan == ("+", "+", "+") and won.value == pytest.approx(0.125) and won.ended == "depth"
 
 
+def test_a_prior_makes_a_future_worth_less_by_the_weights_on_its_way() -> None:
+    def propose(roots: Sequence[Root[int]], most: int, seed: int) -> list[Proposed]:
+        return [Proposed(("+", "-"), (0.64, 0.25)) for _ in roots]
+
+    def search(width: int, **values: float) -> Any:
+        worth = {int(cell): value for cell, value in values.items()}
+        value = RuleValue[int](lambda cell, task: Judged(worth.get(cell, 0.0)))
+        settings = PlannerSettings(depth=2, width=width, prior=0.5, discount=0.5)
+        return BeamSearch(Line(), propose, value, settings).plan([Root(0)])[0]
+
+    # + keeps half of 0.64 ** 0.5 = 0.8, - half of 0.25 ** 0.5 = 0.5; two of one kind keep the square of that.
+    found = search(2, **{"1": 0.2, "2": 0.6, "-1": 0.5, "-2": 0.2})
+    assert {candidate.action: candidate.value for candidate in found.candidates} == {
+        "+": pytest.approx(0.4 * 0.4 * 0.6),
+        "-": pytest.approx(0.25 * 0.5),
+    }
+    assert found.action == "-" and [candidate.weight for candidate in found.candidates] == [0.64, 0.25]
+    # The one state of the front is that of the highest share times value: 0.8 * 0.38 and not 0.5 * 0.6.
+    narrow = search(1, **{"1": 0.38, "2": 1.0, "-1": 0.6, "-2": 0.9})
+    assert narrow.plan == ("+", "+") and narrow.value == pytest.approx(0.4 * 0.4 * 1.0)
+
+
+class Letters(Dynamics[str]):
+    """A state is the letters taken so far, in whatever order."""
+
+    def predict(self, pairs: Sequence[tuple[str, str]], outcomes: int = 1, seed: int = 0) -> list[list[Imagined[str]]]:
+        return [[Imagined("".join(sorted(state + letter)), 1)] for state, letter in pairs]
+
+
+def test_shares_multiply_along_a_way_and_the_best_of_several_ways_counts() -> None:
+    weights = {"": (0.64, 0.25), "a": (0.64, 0.64), "b": (0.04, 0.25), "ab": (0.04, 0.64)}
+    worth = {"aa": 0.5, "ab": 0.2, "bb": 0.4, "abb": 1.0}
+
+    def propose(roots: Sequence[Root[str]], most: int, seed: int) -> list[Proposed]:
+        return [Proposed(("a", "b"), weights.get(root.state, (0.04, 0.04))) for root in roots]
+
+    value = RuleValue[str](lambda state, task: Judged(worth.get(state, 0.0)))
+    settings = PlannerSettings(depth=3, width=2, prior=0.5, discount=1.0)
+    found = BeamSearch(Letters(), propose, value, settings).plan([Root("")])[0]
+    # Shares: a 0.8, b 0.5, aa 0.64, bb 0.25, ab 0.64 by a and 0.1 by b. Times their values 0.32, 0.1 and 0.128: aa and
+    # ab are expanded. By the last action alone bb would have 0.2 and ab 0.16, and by its second way ab would have 0.02.
+    assert found.plan == ("a", "b", "b") and found.value == pytest.approx(0.8**3)
+
+
 def test_a_sequence_is_worth_the_best_on_its_way_and_a_candidate_the_best_or_the_mean_of_its_sequences() -> None:
     (found,) = on_the_line("mpc", sequences=300, iterations=1).plan([Root(0)])
     values = {candidate.action: (candidate.value, candidate.predicted) for candidate in found.candidates}
