@@ -49,6 +49,7 @@ from oneiro.worlds.rules.physics import (
     WORDS,
     Physics,
     advance,
+    displacement,
     draw_physics,
     draw_room,
     shortest,
@@ -98,8 +99,8 @@ class PhysicsPlanning(Planning):
         chat, seed = ChatFormat(language.tokenizer), seeds.derive(self.recipe.seed, POLICY)
 
         def row(number: int) -> Row:
-            state, word = draw_decision(seed, number, self.recipe)
-            return chat.answer_row(self.prompt(chat, state), f" {word}")
+            state, way, word = draw_decision(seed, number, self.recipe)
+            return chat.answer_row(self.prompt(chat, state), f" {way} {word}")
 
         rows = LazyRows(row, self.recipe.policy_rows)
         return {
@@ -116,10 +117,7 @@ class PhysicsPlanning(Planning):
         def prompt(root: Root[PhysicsSituation]) -> Tokens:
             return self.prompt(chat, root.state)
 
-        def read(text: str) -> str | None:
-            return word if (word := text.strip()) in WORDS else None
-
-        return PolicyProposals(self._policy, self.recipe.sampling, samples, prompt, read)
+        return PolicyProposals(self._policy, self.recipe.sampling, samples, prompt, read_word)
 
     @cached_property
     def _policy(self) -> Engine:
@@ -265,8 +263,10 @@ class PhysicsPlanning(Planning):
         )
 
 
-def draw_decision(seed: int, number: int, recipe: PlanPhysicsRecipe) -> tuple[PhysicsSituation, str]:
-    """A state on a shortest way under training rules, with the longest context and the word that goes on."""
+def draw_decision(seed: int, number: int, recipe: PlanPhysicsRecipe) -> tuple[PhysicsSituation, str, str]:
+    """A state on a shortest way under training rules, with the longest context; how far the best step leads, and its
+    word. A policy says both: where to go, then which word goes there. Of the word alone it learns nothing.
+    """
     rng, view = seeds.generator(seed, "decision", number), recipe.task.view
     while True:
         physics = draw_physics(rng, "train")
@@ -278,7 +278,14 @@ def draw_decision(seed: int, number: int, recipe: PlanPhysicsRecipe) -> tuple[Ph
     for word in way[:place]:
         room = advance(physics, room, word)
     context = draw(rng, physics, "train", max(recipe.data.context) // len(WORDS), view).case(view, "", "").context
-    return PhysicsSituation(context, show_map(physics, room), ""), WORDS[way[place]]
+    after = advance(physics, room, way[place])
+    return PhysicsSituation(context, show_map(physics, room), ""), displacement(room, after), WORDS[way[place]]
+
+
+def read_word(text: str) -> str | None:
+    """The word at the end of what a policy said; None where there is none."""
+    *_, last = ["", *text.split()]
+    return last if last in WORDS else None
 
 
 def task_of(world: World) -> int | None:

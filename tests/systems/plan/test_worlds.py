@@ -15,7 +15,7 @@ from oneiro.agents.learners.pages import as_turns, browsed_pages, by_episode, is
 from oneiro.recipe import load
 from oneiro.systems.plan import lake, physics, textgame, web
 from oneiro.systems.plan.lake import LakePlanning
-from oneiro.systems.plan.physics import PhysicsPlanning, draw_decision, room_rule
+from oneiro.systems.plan.physics import PhysicsPlanning, draw_decision, read_word, room_rule
 from oneiro.systems.plan.recipe import PlanPhysicsRecipe
 from oneiro.systems.plan.textgame import TextGamePlanning
 from oneiro.systems.plan.web import WebPlanning
@@ -24,7 +24,7 @@ from oneiro.tasks.rules.physics import STAYED, PhysicsSituation
 from oneiro.tasks.rules.physics_dynamics import read_tiles
 from oneiro.tasks.webpage.state import PageState, PageTransition
 from oneiro.worlds.grid.frozen_lake.world import FrozenLake, FrozenLakeConfig
-from oneiro.worlds.rules.physics import WORDS
+from oneiro.worlds.rules.physics import DISPLACEMENTS, WORDS
 from oneiro_web.diff import Item
 
 
@@ -164,9 +164,20 @@ def test_decisions_lie_on_shortest_ways_and_are_pure() -> None:
     drawn = [draw_decision(3, number, RECIPE) for number in range(6)]
     assert drawn == [draw_decision(3, number, RECIPE) for number in range(6)]
     assert drawn != [draw_decision(4, number, RECIPE) for number in range(6)]
-    for state, word in drawn:
-        assert word in WORDS and state.text
+    for state, way, word in drawn:
+        assert word in WORDS and way in DISPLACEMENTS and state.text
         assert sum(len(room.tries) for room in state.context) == max(RECIPE.data.context)
+
+
+def test_a_decision_says_where_its_word_leads_and_is_read_by_its_word() -> None:
+    led_there = Counter[bool]()
+    for number in range(40):
+        state, way, word = draw_decision(3, number, RECIPE)
+        for said in WORDS:
+            tried = {after for room in state.context for other, after in room.tries if other == said}
+            led_there[said == word] += way in tried
+    assert led_there[True] > 4 * led_there[False] / 3  # of one word, and of the three others
+    assert (read_word(" R zo"), read_word(" zo\n"), read_word(" zo R"), read_word("")) == ("zo", "zo", None, None)
 
 
 def test_answers_on_physics_are_counted_by_their_rules() -> None:
