@@ -207,8 +207,9 @@ class VideoEvaluationSettings(OnTheWay):
         SamplingSettings(temperature=temperature, top_k=top_k)
         for temperature, top_k in ((0.3, 100), (0.5, 100), (0.7, 100), (0.85, 100), (1.0, 3), (1.0, 10))
     )
-    """Other ways to sample the base: RL sharpens, and what that alone earns is no knowledge. The one with the highest
-    reward on `eval_subset` validation segments is measured beside it; none: no such row.
+    """Other ways to sample: RL sharpens, and what that alone earns is no knowledge. The model before RL and the one
+    after it are measured again, each in the way with the highest reward on `eval_subset` validation segments; none: no
+    such rows.
     """
     networks: tuple[Literal["alex", "vgg"], ...] = ("alex", "vgg")
     """LPIPS columns; none: no LPIPS."""

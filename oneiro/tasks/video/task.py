@@ -50,8 +50,8 @@ from oneiro.tasks.video.training import (
 )
 
 _RL = {AFTER: RL}
-SHARPER = "base, sampled sharper"
-"""The row of the model before RL, sampled in the way that earns most on validation segments."""
+SHARPER = {name: f"{name}, sampled sharper" for name in (BEFORE, AFTER)}
+"""Models that are measured a second time, sampled in the way that earns most on validation segments."""
 
 
 class VideoTask(Task):
@@ -141,8 +141,8 @@ class VideoTask(Task):
 
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
         means = self._measure(engine, name, self.recipe.evaluation.sampling)
-        if name == BEFORE and (chosen := self._sharpest(engine)):
-            means["sharper"] = chosen.model_dump() | self._measure(engine, SHARPER, chosen)
+        if name in SHARPER and (chosen := self._sharpest(engine)):
+            means["sharper"] = chosen.model_dump() | self._measure(engine, SHARPER[name], chosen)
         return means
 
     def _measure(self, engine: Engine, name: str, sampling: SamplingSettings) -> dict[str, Any]:
@@ -177,14 +177,15 @@ class VideoTask(Task):
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
         evaluation = self.evaluation
-        names = [name for name in (BEFORE, SHARPER, CONTROL, AFTER) if self._measurement_file(name).exists()]
+        order = (BEFORE, SHARPER[BEFORE], CONTROL, AFTER, SHARPER[AFTER])
+        names = [name for name in order if self._measurement_file(name).exists()]
         rows = evaluation.baselines(self.data.train) | {
             name: Measured.load(self._measurement_file(name)) for name in names
         }
         return {
             "images": sample_videos(self.run, evaluation, rows, self.recipe.evaluation.sample_videos),
             "tables": [table.data() for table in tables(rows, evaluation.episodes)],
-            "notes": verdict(rows, evaluation, measured[BEFORE].get("sharper")),
+            "notes": verdict(rows, evaluation, {name: means.get("sharper") for name, means in measured.items()}),
         }
 
 
@@ -210,8 +211,12 @@ def sample_videos(
     return drawn
 
 
-def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation, sharper: dict[str, Any] | None) -> list[str]:
-    """What RLVR added to its start and to its controls, in its own reward, a sentence each."""
+def verdict(
+    rows: dict[str, Measured], evaluation: SegmentEvaluation, sharper: Mapping[str, dict[str, Any] | None]
+) -> list[str]:
+    """What RLVR added to its start and to its controls, in its own reward, a sentence each. `sharper`: how models were
+    sampled besides.
+    """
 
     def rewards(name: str) -> NDArray[np.float64]:
         return by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes)
@@ -226,15 +231,17 @@ def verdict(rows: dict[str, Measured], evaluation: SegmentEvaluation, sharper: d
         f"{gain.words('{:.4f}')}. Copying the last frame earns {copy:.4f}, the true frames through the tokenizer "
         f"{best:.4f}."
     ]
-    if sharper:
-        notes.append(
-            f"The base sampled at temperature {sharper['temperature']:g} from the {sharper['top_k']} likeliest codes, "
-            f"which earned most on validation segments: {bootstrap(rewards(SHARPER)).words('{:.4f}')}."
-        )
-    controls = [name for name in (SHARPER, CONTROL) if name in rows]
-    return notes + [
-        f"RLVR minus {name}, paired: {bootstrap(tuned - rewards(name)).words('{:.4f}')}." for name in controls
-    ]
+    for name, how in sharper.items():
+        if how:
+            earned = bootstrap(rewards(SHARPER[name])).words("{:.4f}")
+            notes.append(
+                f"Sampled at temperature {how['temperature']:g} from the {how['top_k']} likeliest codes, which earned "
+                f"most on validation segments, {name} earns {earned}."
+            )
+    for mine, other in ((AFTER, SHARPER[BEFORE]), (SHARPER[AFTER], SHARPER[BEFORE]), (AFTER, CONTROL)):
+        if mine in rows and other in rows:
+            notes.append(f"{mine} minus {other}, paired: {bootstrap(rewards(mine) - rewards(other)).words('{:.4f}')}.")
+    return notes
 
 
 def play(

@@ -124,7 +124,16 @@ def test_what_is_given_must_fit(
 def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: Path) -> None:
     summary = json.loads((alone / "summary.json").read_text())
     main = summary["tables"][0]
-    assert [row["frames"] for row in main["rows"]] == [COPY, LOOKUP, CEILING, "base", SHARPER, CONTROL, "RLVR"]
+    assert [row["frames"] for row in main["rows"]] == [
+        COPY,
+        LOOKUP,
+        CEILING,
+        "base",
+        SHARPER["base"],
+        CONTROL,
+        "RLVR",
+        SHARPER["RLVR"],
+    ]
     for row in main["rows"]:
         assert row["MSE x 100"]["low"] <= row["MSE x 100"]["value"] <= row["MSE x 100"]["high"]
         assert row["MSE x 100"]["n"] == 4  # twelve episodes, every third for testing
@@ -141,7 +150,7 @@ def test_a_run_ends_with_baselines_ceiling_base_and_rlvr_in_every_table(alone: P
             "SSIM x 100",
             "repeats",
         ]
-        assert len(table["rows"]) == 7 * 7
+        assert len(table["rows"]) == 7 * 8
 
 
 @EITHER
@@ -536,7 +545,7 @@ def test_the_verdict_has_the_means_of_the_tables(episodes: Episodes, task: Video
     )
     numbers = {COPY: [1.0, 3.0, 5.0], CEILING: [0.0, 1.0, 2.0], "base": [1.0, 1.0, 1.0], "RLVR": [1.0, 1.0, 1.0]}
     rows = {name: measured(values) for name, values in numbers.items()}
-    (said,) = verdict(rows, evaluation, None)
+    (said,) = verdict(rows, evaluation, {})
     # The first episode's segments earn -2 and -0.5 on average, the second's -5 and -2.
     assert "Copying the last frame earns -3.5000" in said and "tokenizer -1.2500" in said
     table = main_table(rows, evaluation.episodes).data()
@@ -546,7 +555,7 @@ def test_the_verdict_has_the_means_of_the_tables(episodes: Episodes, task: Video
 def test_one_unseen_episode_is_compared_without_an_interval(episodes: Episodes, task: VideoPredictor) -> None:
     evaluation = SegmentEvaluation(task, VideoDataset(episodes, task.layout.frames), np.array([[0, 0], [0, 1]]), [])
     numbers = {COPY: [1.0, 3.0], CEILING: [0.0, 1.0], "base": [3.0, 4.0], "RLVR": [2.0, 3.0]}
-    (said,) = verdict({name: measured(values) for name, values in numbers.items()}, evaluation, None)
+    (said,) = verdict({name: measured(values) for name, values in numbers.items()}, evaluation, {})
     assert "is -3.5000 for the base and -2.5000 after RLVR: too few cases to compare; the paired gain is" in said
 
 
@@ -554,12 +563,19 @@ def test_rlvr_is_compared_with_its_controls(episodes: Episodes, task: VideoPredi
     evaluation = SegmentEvaluation(task, VideoDataset(episodes, task.layout.frames), np.array([[0, 0], [1, 0]]), [])
     numbers = {COPY: [9.0, 9.0], CEILING: [0.0, 0.0], "base": [4.0, 5.0], "RLVR": [2.0, 3.0]}
     rows = {name: measured(values) for name, values in numbers.items()}
-    rows |= {SHARPER: measured([3.0, 4.0]), CONTROL: measured([2.5, 3.5])}
-    _, sampled, sharper, continued = verdict(rows, evaluation, {"temperature": 0.5, "top_k": 3})
-    assert "at temperature 0.5 from the 3 likeliest codes" in sampled and "-3.5000" in sampled
-    # Earning -2.5 on average, RLVR is 1 above the one and half above the other.
-    assert sharper.startswith(f"RLVR minus {SHARPER}, paired: 1.0000")
-    assert continued.startswith(f"RLVR minus {CONTROL}, paired: 0.5000")
+    rows |= {
+        SHARPER["base"]: measured([3.0, 4.0]),
+        CONTROL: measured([2.5, 3.5]),
+        SHARPER["RLVR"]: measured([1.75, 2.75]),
+    }
+    way = {"temperature": 0.5, "top_k": 3}
+    _, base, tuned, *differences = verdict(rows, evaluation, {"base": way, "SFT continued": None, "RLVR": way})
+    assert "at temperature 0.5 from the 3 likeliest codes" in base and base.endswith(
+        "base earns -3.5000 (-4.0000 to -3.0000)."
+    )
+    assert "RLVR earns -2.2500" in tuned
+    # Earning -2.5 and, sampled sharper, -2.25 on average, RLVR is 1 and 1.25 above the base, half above SFT continued.
+    assert [line.partition("paired: ")[2][:6] for line in differences] == ["1.0000", "1.2500", "0.5000"]
 
 
 @EITHER
