@@ -23,7 +23,7 @@ from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, w
 from oneiro.tasks.textgame.parse import Prediction
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
-from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Things, Value, write
+from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Ref, Things, Value, holds, write
 
 Context = Literal["rules", "examples", "both", "none"]
 NOTHING = "nothing"
@@ -34,7 +34,9 @@ ACTION_LABEL = "Do"
 """What the line of the question begins with; everything before it is the same for all actions of a scene. One line
 break stands before it: tokenizers join two of them at the end of a text and not within one."""
 ARROW = "->"
-"""Between a step that was seen and what it changed."""
+"""Between a step that was seen and what it changed, and between an effect and the new value."""
+CONCLUSION = "=>"
+"""Between reasons and the answer."""
 _SYMBOL = re.compile(r"\n|[A-Za-z]+|\d|[.,:;]|[^\sA-Za-z\d.,:;]+")
 _EDIT = re.compile(r"([a-z]{1,12})\.([a-z]{1,12}) ([a-z]{1,12}|[0-9])")
 
@@ -51,6 +53,9 @@ class RulebookPredictorConfig(Settings):
     for. Rules of the clock change others too: `named` is for books of at most 3 rules, which have no clock."""
     reward: Literal["binary", "shaped"] = "shaped"
     """1 for an exact answer; or half of that and half the overlap of true and claimed changes."""
+    reason: bool = False
+    """Answers begin with a trace: the rules that are looked at, each copied with the values that it finds and what it
+    does. Rules are numbered. Only what stands behind the trace is graded, and an answer without one counts too."""
     spaced: bool = False
     """A space before every word and sign, in prompts and answers. In the tokenizer of `tiny` a name is then one token,
     the same one in rules, states, actions and answers: a model from nothing need not learn that two are the same."""
@@ -73,7 +78,10 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         config, game = self.config, case.game
         parts = []
         if config.context in ("rules", "both"):
-            parts.append(f"Rules:\n{case.shown or game.book}")
+            rules = [str(rule) for rule in (case.shown or game.book).rules]
+            # Numbers say which of two rules that begin alike a trace goes on with.
+            listed = [f"{place} {rule}" for place, rule in enumerate(rules, 1)] if config.reason else rules
+            parts.append("\n".join(["Rules:", *listed]))
         if config.observed:
             seen = "\n".join(describe_step(game, one) for one in case.examples[: config.observed])
             parts.append(f"Seen:\n{seen}")
@@ -91,7 +99,11 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         """The true changes, in the order in which rules make them."""
         changes = edits(case.things, case.outcome.things)
         order = {(firing.thing, firing.property): place for place, firing in enumerate(case.outcome.firings)}
-        return self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
+        answer = self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
+        if not self.config.reason:
+            return answer
+        trace = f"{write_trace(case)} {CONCLUSION}".lstrip()
+        return space(trace) + answer if self.config.spaced else f"{trace} {answer}"
 
     def write(self, case: RuleCase, changes: dict[tuple[int, int], str]) -> str:
         text = write_edits(case.game, changes)
@@ -103,6 +115,7 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
 
     def read(self, text: str, case: RuleCase) -> Things | Malformed:
         """The objects after the step, as an answer claims."""
+        text = text.rpartition(CONCLUSION)[2]
         text = (unspace(text) if self.config.spaced else text).strip()
         if not text:
             return Malformed(Flaw.EMPTY)
@@ -172,6 +185,36 @@ def write_edits(game: RulebookGame, changes: dict[tuple[int, int], str]) -> str:
     names, kinds = game.objects, game.book.properties
     listed = [f"{names[thing]}.{kinds[place].name} {value}" for (thing, place), value in changes.items()]
     return "; ".join(listed) or NOTHING
+
+
+def write_trace(case: RuleCase) -> str:
+    """The rules that are looked at in a step: each as the book has it, then the objects that it is about, the values
+    that its conditions find, up to one that fails, and what becomes of the value that it changes.
+
+    1 lak X Y: if not Y.full, Y.count -= X.count | gag kaz: kaz.full no ok, kaz.count 9 gag.count 6 -> 3
+    """
+    lines, last = list[str](), -1
+    for one in case.outcome.attempts:
+        rule, objects = case.game.book.rules[one.rule], [case.game.objects[thing] for thing in one.chosen]
+        parts = [
+            f"{_found(objects, (condition.ref, condition.value), values)} "
+            f"{'ok' if holds(condition.relation, *values) else 'fails'}"
+            for condition, values in zip(rule.conditions, one.found, strict=False)
+        ]
+        if one.effect is not None:
+            *values, new = one.effect
+            parts.append(f"{_found(objects, (rule.effect.ref, rule.effect.value), values)} {ARROW} {write(new)}")
+        copied = f"{one.rule + 1} {rule} | " if one.rule != last else ""
+        lines.append(f"{copied}{' '.join(objects)}: {', '.join(parts)}")
+        last = one.rule
+    return "; ".join(lines)
+
+
+def _found(objects: Sequence[str], terms: Sequence[Value | Ref | None], values: Sequence[Value]) -> str:
+    """`kaz.count 9 gag.count 6`: what those terms are that are properties of objects."""
+    pairs = zip(terms, values, strict=True)
+    known = ((term, value) for term, value in pairs if isinstance(term, Ref))
+    return " ".join(f"{objects[term.role == 'Y']}.{term.property} {write(value)}" for term, value in known)
 
 
 def describe_step(game: RulebookGame, one: Observed) -> str:

@@ -155,9 +155,22 @@ class Firing:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """A rule that was looked at for some objects, and what it found: a trace of a step is a list of these."""
+
+    rule: int
+    chosen: tuple[int, ...]
+    found: tuple[tuple[Value, Value], ...]
+    """Both sides of each condition, up to the first that does not hold."""
+    effect: tuple[Value, Value, Value] | None = None
+    """The old value, the value in the effect and the new one; None where a condition does not hold."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     things: Things
     firings: tuple[Firing, ...]
+    attempts: tuple[Attempt, ...] = ()
 
     @property
     def rules(self) -> int:
@@ -189,7 +202,7 @@ class Machine:
                     for number in self.rules["clock", every]:
                         step.fire(number, (thing,))
                 step.react()
-        return Outcome(tuple(step.now) if step.firings else things, tuple(step.firings))
+        return Outcome(tuple(step.now) if step.firings else things, tuple(step.firings), tuple(step.attempts))
 
 
 class _Step:
@@ -198,6 +211,7 @@ class _Step:
     def __init__(self, machine: Machine, now: list[Values]) -> None:
         self.machine, self.now = machine, now
         self.firings: list[Firing] = []
+        self.attempts: list[Attempt] = []
         self.changed: list[tuple[int, str]] = []
         """Objects and properties whose changes have had no consequences yet."""
         self.seen: set[tuple[int, int]] = set()
@@ -214,18 +228,22 @@ class _Step:
 
     def fire(self, number: int, chosen: tuple[int, ...]) -> None:
         rule, places = self.machine.book.rules[number], self.machine.places
+        found: list[tuple[Value, Value]] = []
         for condition in rule.conditions:
-            if not self._holds(condition, chosen):
+            found.append((self._value(condition.ref, chosen), self._value(condition.value, chosen)))
+            if not holds(condition.relation, *found[-1]):
+                self.attempts.append(Attempt(number, chosen, tuple(found)))
                 return
         effect, place = rule.effect, places[rule.effect.ref.property]
         thing = chosen[effect.ref.role == "Y"]
         row = self.now[thing]
         old, value = row[place], self._value(effect.value, chosen)
+        by = value
         if effect.operation == "flips":
             value = not old
         elif effect.operation != "=":
-            by = int(value) if effect.operation == "+=" else -int(value)
-            value = min(LARGEST, max(0, int(old) + by))
+            value = min(LARGEST, max(0, int(old) + (int(by) if effect.operation == "+=" else -int(by))))
+        self.attempts.append(Attempt(number, chosen, tuple(found), (old, by, value)))
         if value != old:
             self.now[thing] = (*row[:place], value, *row[place + 1 :])
             self.firings.append(Firing(number, thing, place, value))
@@ -236,11 +254,11 @@ class _Step:
             return self.now[chosen[term.role == "Y"]][self.machine.places[term.property]]
         return False if term is None else term
 
-    def _holds(self, condition: Condition, chosen: tuple[int, ...]) -> bool:
-        left, right = self._value(condition.ref, chosen), self._value(condition.value, chosen)
-        if condition.relation in "<>":
-            return int(left) < int(right) if condition.relation == "<" else int(left) > int(right)
-        return (left == right) is (condition.relation == "=")
+
+def holds(relation: Relation, left: Value, right: Value) -> bool:
+    if relation in "<>":
+        return int(left) < int(right) if relation == "<" else int(left) > int(right)
+    return (left == right) is (relation == "=")
 
 
 # Parsing --------------------------------------------------------------------------------------------------------------

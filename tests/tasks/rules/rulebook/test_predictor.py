@@ -60,6 +60,37 @@ def test_a_prompt_holds_the_rules_the_objects_and_the_action() -> None:
     assert task.target(case) == "vud.heat 3; vud.open no", "in the order of the rules"
 
 
+REASONS = RulebookPredictorConfig(reason=True)
+
+
+@pytest.mark.parametrize("spaced", [False, True])
+def test_a_trace_copies_each_rule_and_shows_what_it_finds(spaced: bool) -> None:
+    task, case = RulebookPredictor(REASONS.model_copy(update={"spaced": spaced})), case_of()
+    trace = (
+        "1 zop X Y: if X.heat > 3, Y.heat += 2 | tok vud: tok.heat 5 ok, vud.heat 1 -> 3; "
+        "2 when X.heat changes: X.open flips | vud: vud.open yes -> no => "
+    )
+    assert task.prompt(case)[0]["content"].replace(" ", "").startswith("Rules:\n1zopXY:")
+    expected = f"{trace}vud.heat 3; vud.open no"
+    assert task.target(case) == (space(expected) if spaced else expected)
+    assert task.reward(task.target(case), case).value == 1
+    assert task.reward(task.target(case).replace("heat 5 ok", "heat 9 ok"), case).value == 1, "only the answer counts"
+    assert task.reward("vud.heat 3; vud.open no", case).value == 1, "also without a trace"
+    assert isinstance(task.parse(trace, case), Malformed), "a trace is no answer"
+
+
+def test_a_trace_stops_at_a_condition_that_fails_and_copies_a_rule_once_for_all_objects() -> None:
+    task = RulebookPredictor(REASONS)
+    rules = "mib X: if X.heat > 3 and X.open, X.heat = 0\nevery 2 steps: if X.heat < 9, X.heat -= X.heat"
+    trace = (
+        "1 mib X: if X.heat > 3 and X.open, X.heat = 0 | vud: vud.heat 1 fails; "
+        "2 every 2 steps: if X.heat < 9, X.heat -= X.heat | tok: tok.heat 5 ok, tok.heat 5 tok.heat 5 -> 0; "
+        "vud: vud.heat 1 ok, vud.heat 1 vud.heat 1 -> 0 => tok.heat 0; vud.heat 0"
+    )
+    assert task.target(case_of(rules, "mib vud")) == trace
+    assert task.target(case_of("when X.heat changes: X.open flips", "mib vud")) == "=> nothing"
+
+
 def test_a_context_may_be_examples_both_or_nothing() -> None:
     case = case_of(examples=(SEEN, SEEN))
     seen = "tok: heat 9 open no tint red; vud: heat 1 open yes tint green. 5: zop tok vud -> vud.heat 3; vud.open no"

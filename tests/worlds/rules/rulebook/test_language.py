@@ -13,6 +13,7 @@ from oneiro.worlds.rules.rulebook.drawing import draw_game, draw_things
 from oneiro.worlds.rules.rulebook.language import (
     MAX_CHARACTERS,
     MAX_RULES,
+    Attempt,
     Machine,
     Outcome,
     Property,
@@ -61,6 +62,18 @@ def test_the_clock_strikes_every_third_step_for_each_object() -> None:
         (1, False, "blue"),
         (9, False, "red"),
     )
+
+
+def test_a_step_remembers_every_rule_it_looked_at_with_the_values_it_found() -> None:
+    rules = "mib X: if X.heat > 1 and X.open, X.heat -= 3\nmib X: X.heat += 2\nwhen X.heat changes: X.tint = red"
+    attempts = step(rules, ((5, False, "red"),), 0, verb="mib").attempts
+    assert attempts == (
+        Attempt(0, (0,), ((5, 1), (False, True))),
+        Attempt(1, (0,), (), (5, 2, 7)),
+        Attempt(2, (0,), (), ("red", "red", "red")),
+    )
+    closed, *_ = step(rules, ((1, True, "red"),), 0, verb="mib").attempts
+    assert closed.found == ((1, 1),), "a condition behind one that fails is not looked at"
 
 
 def test_rules_that_set_each_other_off_come_to_an_end() -> None:
