@@ -104,6 +104,8 @@ class CaseSampler:
     """Steps in the prompt, drawn for each case."""
     simple: float = 0.0
     """Of the rules, those with one twist or none."""
+    free: float = 0.0
+    """Of the rules, those whose words lead anywhere, several of them perhaps the same way."""
 
     def __call__(self, number: int) -> PhysicsCase:
         rng = seeds.generator(self.seed, "physics", self.split, number)
@@ -111,9 +113,18 @@ class CaseSampler:
         if rng.random() < self.simple:
             kept = (slice(0), slice(0), slice(1), slice(1, 2))[int(rng.integers(4))]  # no twist as often as one
             physics = replace(physics, twists=physics.twists[kept], ways=physics.ways[kept])
+        if self.free and rng.random() < self.free:
+            physics = replace(physics, moves=free_moves(rng))
         steps = self.context[int(rng.integers(len(self.context)))]
         name = f"{self.split}-{number}"
         return draw(rng, physics, self.split, steps // TRIES, self.view).case(self.view, name, name)
+
+
+def free_moves(rng: np.random.Generator) -> tuple[int, ...]:
+    """Any direction for each word, but none of the meanings that the test has."""
+    while (moves := tuple(rng.integers(4, size=len(WORDS)).tolist())) in HELD_OUT_PERMUTATIONS:
+        pass
+    return moves
 
 
 # The test -------------------------------------------------------------------------------------------------------------

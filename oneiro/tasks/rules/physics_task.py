@@ -104,6 +104,7 @@ class PhysicsTask(AnsweringTask[PhysicsPredictor, PhysicsCase]):
             self.recipe.task.view,
             (*context, *context[-1:] * often),
             self.recipe.simple_share if split == "train" else 0.0,
+            self.recipe.free_share if split == "train" else 0.0,
         )
 
     @property

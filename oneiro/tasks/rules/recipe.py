@@ -54,6 +54,9 @@ class PhysicsPredictorRecipe(SupervisedRecipe):
     """Of the prompts that SFT and RL learn from, those with the longest context; the others have any."""
     simple_share: float = Field(0.6, ge=0, le=1)
     """Of the rules that training draws, those with one twist or none: what a word does is plainer there."""
+    free_share: float = Field(0.0, ge=0, le=1)
+    """Of the rules that training draws, those whose words lead anywhere instead of each another way: a small model
+    otherwise learns the few meanings of training by heart, and takes new ones for them."""
 
 
 class PhysicsRecipe(PhysicsPredictorRecipe, AnsweringRecipe):

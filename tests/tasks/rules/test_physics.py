@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +39,7 @@ from oneiro.tasks.rules.physics_data import (
     acceptance,
     draw_test,
     drawn_id,
+    free_moves,
     most_likely,
     shuffle_outcomes,
 )
@@ -46,6 +48,7 @@ from oneiro.tasks.rules.recipe import PhysicsRecipe
 from oneiro.worlds.rules.physics import (
     HELD_OUT_PAIRS,
     HELD_OUT_PERMUTATIONS,
+    LETTERS,
     Physics,
     read_map,
 )
@@ -253,6 +256,20 @@ def test_bayes_gives_each_pair_of_twists_the_same_weight_however_many_rules_it_h
     one = Drawn(physics, ((free, (0, 1, 2, 3)), (edge, (0,))), middle, 1)
     assert one.outcome(edge, 0) == "U"
     assert most_likely(one) == "RR"
+
+
+def test_free_words_lead_anywhere_but_as_in_the_test() -> None:
+    rng = generator(0, "free")
+    drawn = Counter(free_moves(rng) for _ in range(4000))
+    assert len(drawn) == 4**4 - len(HELD_OUT_PERMUTATIONS) and not HELD_OUT_PERMUTATIONS & set(drawn)
+
+    def share_of_equal_steps(free: float) -> float:
+        """Of first rooms of a context, those in which two words led to the same tile beside the walker."""
+        cases = map(CaseSampler("train", 0, "sight", (4,), 1.0, free), range(200))
+        steps = [[after for _, after in case.context[0].tries if after in LETTERS] for case in cases]
+        return float(np.mean([len(set(one)) < len(one) for one in steps]))
+
+    assert share_of_equal_steps(0.0) < 0.2 < 0.5 < share_of_equal_steps(1.0)
 
 
 def test_simple_rules_have_one_twist_or_none_and_the_test_has_two() -> None:
