@@ -37,7 +37,7 @@ from oneiro.tasks.answering import LazyRows
 from oneiro.tasks.base import Cached, Dynamics, Shuffled
 from oneiro.tasks.rules.physics import STAYED, PhysicsCase, PhysicsSituation, TextLookup, copy_outcome
 from oneiro.tasks.rules.physics_data import FULL, draw
-from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, TruePhysics, observe, read_tiles
+from oneiro.tasks.rules.physics_dynamics import Context, PhysicsDynamics, RoomTiles, TruePhysics, observe, read_tiles
 from oneiro.tasks.rules.physics_task import PhysicsMetadata, PhysicsTask
 from oneiro.tasks.rules.recipe import PhysicsRecipe
 from oneiro.worlds.base import World
@@ -109,6 +109,8 @@ class PhysicsPlanning(Planning):
         }
 
     def prompt(self, chat: ChatFormat, state: PhysicsSituation) -> Tokens:
+        if self.recipe.task.view == "sight":
+            state = replace(state, text=with_goal(read_tiles(state.text)))
         return chat.opening(self.task.predictor.prompt(state)[0]["content"])
 
     def proposals(self, samples: int) -> PolicyProposals[PhysicsSituation]:
@@ -280,6 +282,16 @@ def draw_decision(seed: int, number: int, recipe: PlanPhysicsRecipe) -> tuple[Ph
     context = draw(rng, physics, "train", max(recipe.data.context) // len(WORDS), view).case(view, "", "").context
     after = advance(physics, room, way[place])
     return PhysicsSituation(context, show_map(physics, room), ""), displacement(room, after), WORDS[way[place]]
+
+
+def with_goal(tiles: RoomTiles) -> str:
+    """What a predictor reads of a room in the view `sight`, and how far the goal is: rows, then columns. `tiny` learns
+    to find neither in a map, and nothing of where to go.
+    """
+    goal = tiles.glyphs.index(TARGET) if TARGET in tiles.glyphs else tiles.walker
+    (row, column), (to_row, to_column) = divmod(tiles.walker, tiles.size), divmod(goal, tiles.size)
+    down, right = to_row - row, to_column - column
+    return f"{tiles.sight} {TARGET} {'D' * down or 'U' * -down or STAYED} {'R' * right or 'L' * -right or STAYED}"
 
 
 def read_word(text: str) -> str | None:

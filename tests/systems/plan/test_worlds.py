@@ -169,6 +169,13 @@ def test_decisions_lie_on_shortest_ways_and_are_pure() -> None:
         assert sum(len(room.tries) for room in state.context) == max(RECIPE.data.context)
 
 
+def test_a_policy_reads_how_far_the_goal_is() -> None:
+    room = ". . . . *\n. . . . .\n. . . . .\nA . . @ .\n. . . . .\n. none"
+    tiles = read_tiles(room)
+    assert physics.with_goal(tiles) == "U . . R . | D . | L . . none * UUU R"
+    assert physics.with_goal(tiles._replace(walker=tiles.glyphs.index(physics.TARGET))).endswith("* 0 0")
+
+
 def test_a_decision_says_where_its_word_leads_and_is_read_by_its_word() -> None:
     led_there = Counter[bool]()
     for number in range(40):
