@@ -170,6 +170,18 @@ class SftSettings(Settings):
     """How many of the last checkpoints stay while the stage goes on; one at its end."""
 
 
+class SftContinuedSettings(Settings):
+    """The control of RL: SFT that goes on from the weights that RL starts from, for as many seconds as RL took. What RL
+    adds is what it adds to this.
+    """
+
+    learner: LearnerSettings = LearnerSettings()
+    batch: int = Field(32, ge=1)
+    """Rows in an update."""
+    checkpoint_every: int = Field(200, ge=1)
+    """Updates between checkpoints."""
+
+
 class DiscriminatorLossSettings(Settings):
     """The discriminator, and what the tokenizer makes of its verdict."""
 

@@ -18,7 +18,7 @@ from oneiro.learning.batch import Example
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
-from oneiro.learning.settings import LearnerSettings, SelectionSettings
+from oneiro.learning.settings import LearnerSettings, SelectionSettings, SftContinuedSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings, write_folder
@@ -32,6 +32,10 @@ from oneiro.sampling.fleet import Fleet
 
 RECORD = "selection.json"
 """What a selection decided, beside the best weights."""
+CONTROL = "SFT continued"
+"""The row of the control of RL: the same seconds, spent on SFT."""
+CONTINUED, BUDGET = "sft-continued", "sft-continued-budget"
+"""Its stage, and the stage before it that decides how many updates fit into RL's seconds."""
 BASE = "base"
 """The folder of the weights that `tiny` starts from, among a run's checkpoints."""
 
@@ -154,6 +158,33 @@ def supervise(
 
 
 PACE_UPDATES = 6  # timed; two more before them warm caches and kernels up
+
+
+def continue_sft(
+    run: Run,
+    settings: SftContinuedSettings,
+    begin: Callable[[], tuple[LanguageModel, Sequence[Row]]],
+    seconds: Callable[[], float],
+    seed: int,
+) -> None:
+    """The control of RL, as two stages: SFT from the weights and on the rows of `begin`, for `seconds`."""
+
+    def count() -> dict[str, Any]:
+        return {"steps": count_updates(*begin(), settings.learner, settings.batch, seconds())}
+
+    def train() -> dict[str, Any]:
+        language, rows = begin()
+        sft = SftSettings(
+            learner=settings.learner,
+            batch=settings.batch,
+            epochs=steps * settings.batch / len(rows),
+            checkpoint_every=settings.checkpoint_every,
+        )
+        return {"rows": len(rows), "steps": supervise(run, CONTINUED, CONTROL, language, rows, [], sft, seed)}
+
+    # Its own stage: a run that is resumed makes as many updates as it would have made.
+    steps = run.stage(BUDGET, count)["steps"]
+    run.stage(CONTINUED, train)
 
 
 def count_updates(

@@ -13,11 +13,12 @@ from __future__ import annotations
 from typing import Any
 
 from oneiro.learning import stages
+from oneiro.learning.stages import CONTROL
 from oneiro.rundir.run import Run
 from oneiro.runtime import plugins
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.recipe import RlvrRecipe
-from oneiro.tasks.task import AFTER, CONTROL, RL, Task, evaluation_stage
+from oneiro.tasks.task import AFTER, RL, Task, evaluation_stage
 
 
 def run(recipe: RlvrRecipe, run: Run) -> None:

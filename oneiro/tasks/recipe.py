@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field, model_validator
 
 from oneiro.learning.rl_settings import RlSettings, RolloutSettings
-from oneiro.learning.settings import CollapseMonitorSettings, LearnerSettings, SftSettings
+from oneiro.learning.settings import CollapseMonitorSettings, SftContinuedSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError
@@ -19,18 +19,6 @@ class OnTheWay(Settings):
 
     every: int = Field(0, ge=0)
     """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
-
-
-class SftContinuedSettings(Settings):
-    """The control of RL: from the same weights, SFT on the prompts of RL with their true answers, for as many seconds
-    as RL took. What RL adds is what it adds to this.
-    """
-
-    learner: LearnerSettings = LearnerSettings()
-    batch: int = Field(32, ge=1)
-    """Rows in an update."""
-    checkpoint_every: int = Field(200, ge=1)
-    """Updates between checkpoints."""
 
 
 class RlvrRecipe(Recipe):

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar
 
 from oneiro.episode import Episode, Row
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
-from oneiro.learning.settings import SftSettings
-from oneiro.learning.stages import Curve, Rollout
+from oneiro.learning.stages import BUDGET, CONTINUED, CONTROL, Curve, Rollout
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, merge_adapters
 from oneiro.models.metadata import ModelMetadata
@@ -32,11 +32,7 @@ RL = "rl"
 """The stage of RL."""
 BEFORE, AFTER = "base", "RLVR"
 """The two models that a run compares, by the names of their rows."""
-CONTROL = "SFT continued"
-"""The row of the control: the same seconds as RL, spent on SFT."""
 SFT = "sft"
-CONTINUED, BUDGET = "sft-continued", "sft-continued-budget"
-"""The control of RL, and the stage before it that decides how many updates fit into RL's seconds."""
 CURVES = (
     Curve("Cross-entropy of SFT", "ce", {"SFT": SFT}),
     Curve("Unreadable answers", "malformed", {AFTER: RL}, "%"),
@@ -123,27 +119,8 @@ class Task(ABC):
             steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
             return language, self.control_rows(language, steps)
 
-        def count() -> dict[str, Any]:
-            seconds = stages.training_seconds(self.run, RL)
-            return {"steps": stages.count_updates(*begin(), settings.learner, settings.batch, seconds)}
-
-        def train() -> dict[str, Any]:
-            language, rows = begin()
-            sft = SftSettings(
-                learner=settings.learner,
-                batch=settings.batch,
-                epochs=steps * settings.batch / len(rows),
-                checkpoint_every=settings.checkpoint_every,
-            )
-            seed = seeds.derive(recipe.seed, CONTINUED)
-            return {
-                "rows": len(rows),
-                "steps": stages.supervise(self.run, CONTINUED, CONTROL, language, rows, [], sft, seed),
-            }
-
-        # Its own stage: a run that is resumed makes as many updates as it would have made.
-        steps = self.run.stage(BUDGET, count)["steps"]
-        self.run.stage(CONTINUED, train)
+        seconds = partial(stages.training_seconds, self.run, RL)
+        stages.continue_sft(self.run, settings, begin, seconds, seeds.derive(recipe.seed, CONTINUED))
         return CONTINUED
 
     @abstractmethod

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneiro.episode import Episode
+from oneiro.episode import Episode, Row
 from oneiro.learning import stages
 from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
+from oneiro.models.language import LanguageModel
 from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime import files, seeds
@@ -54,7 +55,8 @@ SFT_HELD_OUT = 0.03
 def run(recipe: WebrlRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
     variants = [Phases(recipe, run, name) for name in ("", *recipe.variants)]
-    run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), "compare"])
+    control = [stages.BUDGET, stages.CONTINUED, tables.CONTROL_EVALUATED] if recipe.sft_continued else []
+    run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), *control, "compare"])
     run.stage("tests", lambda: draw_tests(recipe, run))
     run.stage("demonstrations", lambda: demonstrate(recipe, run))
     run.stage("model", lambda: agents.make_model(recipe, run, demonstrations(run)), main_only=True)
@@ -65,6 +67,8 @@ def run(recipe: WebrlRecipe, run: Run) -> None:
     outcomes, keys = outcome_models(recipe, run), tested_keys(recipe, run)
     for phases in variants:
         phases.train(outcomes, keys)
+    if recipe.sft_continued:
+        continue_sft(recipe, run, variants[0])
     compared = run.stage("compare", lambda: tables.compare(recipe, run, variants))
     tables.summarise(recipe, run, variants, compared)
 
@@ -133,6 +137,24 @@ def sft(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:
         aside = seeds.generator(recipe.seed, "held out", number).random() < SFT_HELD_OUT and number > 0
         parts[aside].append(t)
     return {"demonstrations": len(parts[0]), **agents.imitate(recipe, run, *parts)}
+
+
+def continue_sft(recipe: WebrlRecipe, run: Run, phases: Phases) -> None:
+    """What more SFT would have made of the seconds of the main run's phases."""
+    assert recipe.sft_continued is not None
+    spent = [name for name in phases.stage_names() if not name.endswith("-evaluate")]
+
+    def seconds() -> float:
+        return sum(run.info["stages"][name]["seconds"] for name in spent)
+
+    seed = seeds.derive(recipe.seed, stages.CONTINUED)
+    stages.continue_sft(
+        run, recipe.sft_continued, lambda: agents.sft_rows(recipe, run, demonstrations(run)), seconds, seed
+    )
+    run.stage(
+        tables.CONTROL_EVALUATED,
+        lambda: evaluate(recipe, run, agents.agent_continued(recipe, run), tables.CONTROL_EVALUATED),
+    )
 
 
 def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.learning.algorithms import Grpo, Ppo, StateGrpo
 from oneiro.learning.algorithms.webrl import Awr, Digirl, FilteredBc, Official, Paper, Rft, ValueReinforce
-from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftSettings
+from oneiro.learning.settings import LearnerSettings, OptimiserSettings, SftContinuedSettings, SftSettings
 from oneiro.models.settings import ModelSettings
 from oneiro.recipe import Recipe, Settings
 from oneiro.runtime.errors import OneiroError, nearest
@@ -220,6 +220,8 @@ class WebrlRecipe(Recipe):
     actor: TrainSettings = TrainSettings()
     variants: tuple[str, ...] = ()
     """Runs to compare with, from the same SFT start and with the same budget: names of `VARIANTS` or of objectives."""
+    sft_continued: SftContinuedSettings | None = None
+    """Train and measure SFT on the demonstrations for the seconds of the phases, too; None: no such control."""
     evaluation: WebrlEvaluationSettings = WebrlEvaluationSettings()
 
     @property
@@ -247,6 +249,8 @@ class WebrlRecipe(Recipe):
             raise OneiroError("model=linear reads past actions and the page: set dialogue.context=actions, brief=true")
         if self.model.name == "linear" and self.outcome.name == "lm":
             raise OneiroError("outcome=lm needs a language model; set model=tiny, or outcome=features")
+        if self.model.name == "linear" and self.sft_continued is not None:
+            raise OneiroError("sft_continued needs a language model; set model=tiny, or sft_continued=null")
         if self.dialogue.context == "full":
             raise OneiroError("dialogue.context=full: a step is one reply to one state; set actions, window or single")
         for name in ("", *self.variants):

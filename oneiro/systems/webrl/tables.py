@@ -16,6 +16,7 @@ from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import WebrlRecipe
 
 PERCENT = "%"
+CONTROL_EVALUATED = "evaluate-sft-continued"
 
 
 def name_of(phases: Phases) -> str:
@@ -35,6 +36,8 @@ def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[s
             for k in range(1, recipe.phases + 1)
             if run.done(phases.stage(k, "evaluate"))
         ]
+    if recipe.sft_continued:
+        rows.append((stages.CONTROL, recipe.phases, run.result(CONTROL_EVALUATED)))
     last = {name: (k, result) for name, k, result in rows}
     tables = [
         success_table(recipe, rows),

@@ -12,7 +12,7 @@ from itertools import count, islice
 from typing import Any, ClassVar, Literal
 
 from oneiro.episode import Row
-from oneiro.learning.stages import Curve
+from oneiro.learning.stages import CONTROL, Curve
 from oneiro.models import language as languages
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
@@ -45,7 +45,7 @@ from oneiro.tasks.rules.physics_data import (
     most_likely,
 )
 from oneiro.tasks.rules.recipe import PhysicsRecipe
-from oneiro.tasks.task import AFTER, CONTROL, CURVES, RL, AnsweringTask, evaluation_stage
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage
 from oneiro.worlds.rules.physics import DISPLACEMENTS, GLYPHS, WORDS
 
 _RL = {AFTER: RL}

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from oneiro.episode import Episode, FinishReason, Row, given
-from oneiro.learning.stages import Curve, Rollout
+from oneiro.learning.stages import CONTROL, Curve, Rollout
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.tokenizer import images
@@ -25,7 +25,7 @@ from oneiro.report.stats import bootstrap
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.task import AFTER, BEFORE, CONTROL, RL, Task, intervals_apart
+from oneiro.tasks.task import AFTER, BEFORE, RL, Task, intervals_apart
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
 from oneiro.tasks.video.dataset import Clips, Windows
 from oneiro.tasks.video.encodings import SegmentRows

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from oneiro.episode import Row
-from oneiro.learning.stages import Curve
+from oneiro.learning.stages import CONTROL, Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.report.table import Cell
@@ -18,7 +18,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.tasks.answering import JudgedAnswer, true_rows
-from oneiro.tasks.task import AFTER, CONTROL, CURVES, RL, AnsweringTask, evaluation_stage, intervals_apart
+from oneiro.tasks.task import AFTER, CURVES, RL, AnsweringTask, evaluation_stage, intervals_apart
 from oneiro.tasks.webpage.data import StepSampler, WebPageData, data_stage, open_data, short_enough, some_steps
 from oneiro.tasks.webpage.evaluation import difference, measure, tables
 from oneiro.tasks.webpage.lookup import PageLookup

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file
 
 import oneiro
 from oneiro import cli
@@ -19,7 +20,7 @@ from oneiro.recipe import load as load_recipe
 from oneiro.rundir.records import read_lines
 from oneiro.runtime.errors import OneiroError
 from oneiro.systems.webrl import episodes as records
-from oneiro.systems.webrl import phases
+from oneiro.systems.webrl import phases, pipeline
 from oneiro.systems.webrl.curriculum.operators import task_key
 from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import OBJECTIVES, WebrlRecipe
@@ -119,6 +120,37 @@ def test_a_variant_plays_its_own_first_phase_only_where_its_tasks_come_about_oth
     for name in ("", "random-tasks"):
         assert len(set(keys[name])) == 12 and not set(keys[name]) & set(given)
     assert keys["random-tasks"] != keys[""]
+
+
+@pytest.mark.slow
+def test_a_language_model_goes_through_a_phase_and_sft_goes_on_beside_it(tmp_path: Path) -> None:
+    few = ["phases=1", "variants=[]", "evaluation.tasks=2", "outcome.compare=[]", "tasks.demonstrations=6"]
+    run = oneiro.run("webrl/sandbox", tmp_path / "run", ["model=tiny", "preset=smoke", *few])
+    stages = run.info["stages"]
+    turns = stages["demonstrations"]["result"]["steps"]
+    assert stages["sft-continued"]["result"] == {"rows": turns, **stages["sft-continued-budget"]["result"]}
+    learned, continued = (
+        load_file(run.path / "checkpoints" / n / "model" / "model.safetensors") for n in ("sft", "sft-continued")
+    )
+    assert any((learned[name] != continued[name]).any() for name in learned)
+    success = json.loads((run.path / "summary.json").read_text())["tables"][0]
+    assert [row["agent"] for row in success["rows"]] == ["SFT", "webrl", "SFT continued"]
+
+
+def test_sft_that_goes_on_has_the_seconds_of_the_phases_without_evaluations(monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("webrl/sandbox", ["model=tiny", "phases=2", "variants=[random-tasks]"])
+    assert isinstance(recipe, WebrlRecipe)
+    run: Any = SimpleNamespace(path=Path("run"), stage=lambda *given: None)
+    own, other = Phases(recipe, run), Phases(recipe, run, "random-tasks")
+    names = [*own.stage_names(), *other.stage_names()]
+    run.info = {"stages": {name: {"seconds": 2.0**place} for place, name in enumerate(names)}}
+    given: list[float] = []
+    monkeypatch.setattr(
+        pipeline.stages, "continue_sft", lambda run, settings, begin, spent, seed: given.append(spent())
+    )
+    pipeline.continue_sft(recipe, run, own)
+    spent = [2.0**place for place, name in enumerate(own.stage_names()) if "evaluate" not in name]
+    assert given == [sum(spent)] and len(spent) == 2 * 6
 
 
 def test_a_finished_run_says_that_it_is(finished: Callable[[str, str], Path], tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from oneiro import cli
 from oneiro import recipe as recipes
 from oneiro.learning.batch import Example
 from oneiro.learning.learner import Learner, LearnerSettings
+from oneiro.learning.stages import CONTROL
 from oneiro.models.video import tokenizer as tokenizers
 from oneiro.models.video.layout import Layout
 from oneiro.models.video.tokenizer import CompressiveTokenizerSettings
@@ -30,7 +31,6 @@ from oneiro.rundir.records import read_lines
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
-from oneiro.tasks.task import CONTROL
 from oneiro.tasks.video import evaluation as video_evaluate
 from oneiro.tasks.video.data import VideoData, data_stage, open_data
 from oneiro.tasks.video.data import fixed_windows as fixed_segments
