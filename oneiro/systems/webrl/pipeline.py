@@ -147,10 +147,10 @@ def continue_sft(recipe: WebrlRecipe, run: Run, phases: Phases) -> None:
     def seconds() -> float:
         return sum(run.info["stages"][name]["seconds"] for name in spent)
 
-    seed = seeds.derive(recipe.seed, stages.CONTINUED)
-    stages.continue_sft(
-        run, recipe.sft_continued, lambda: agents.sft_rows(recipe, run, demonstrations(run)), seconds, seed
-    )
+    def begin() -> tuple[LanguageModel, list[Row]]:
+        return agents.sft_rows(recipe, run, demonstrations(run))
+
+    stages.continue_sft(run, recipe.sft_continued, begin, seconds, seeds.derive(recipe.seed, stages.CONTINUED))
     run.stage(
         tables.CONTROL_EVALUATED,
         lambda: evaluate(recipe, run, agents.agent_continued(recipe, run), tables.CONTROL_EVALUATED),
