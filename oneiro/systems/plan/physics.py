@@ -71,7 +71,13 @@ class PhysicsPlanning(Planning):
     recipe: PlanPhysicsRecipe
     curve: ClassVar = ("Loss of the policy", POLICY)
     steps_title: ClassVar[str] = "displacements under rules that training never had"
-    beside: ClassVar = ("policy", "policy, vote", "beam, another context", "beam, copy from the prompt")
+    beside: ClassVar = (
+        "policy",
+        "policy, vote",
+        "policy, vote, told",
+        "beam, another context",
+        "beam, copy from the prompt",
+    )
 
     def __init__(self, recipe: PlanPhysicsRecipe, run: Run, number: int) -> None:
         super().__init__(recipe, run, number)

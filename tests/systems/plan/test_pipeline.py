@@ -59,6 +59,8 @@ def test_a_physics_run_has_every_row_for_both_goals(finished: Finished) -> None:
     rows |= {f"beam, {name}" for name in (*controls, "model", "true displacements", "true rules")}
     assert set(names(run)) == rows
     assert set(names(run, 1)) == rows | {"policy, vote, told"}
+    summary = json.loads((run / "summary.json").read_text())
+    assert sum("less policy, vote, told:" in note for note in summary["notes"]) == 1  # where the policy can be told
     for table in page.tables(run)[:2]:
         measured = {str(row[0].value): row[1].value for row in table.rows}
         assert measured["beam, true rules"] == measured["best possible"] == 1.0
