@@ -157,9 +157,6 @@ def supervise(
     return steps
 
 
-PACE_UPDATES = 6  # timed; two more before them warm caches and kernels up
-
-
 def continue_sft(
     run: Run,
     settings: SftContinuedSettings,
@@ -185,6 +182,9 @@ def continue_sft(
     # Its own stage: a run that is resumed makes as many updates as it would have made.
     steps = run.stage(BUDGET, count)["steps"]
     run.stage(CONTINUED, train)
+
+
+PACE_UPDATES = 6  # timed; two more before them warm caches and kernels up
 
 
 def count_updates(

@@ -99,18 +99,6 @@ def agent_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> Agent:
     return LanguageAgent(recipe, languages.load(named), phase / LEARNER)
 
 
-def sft_rows(recipe: WebrlRecipe, run: Run, shown: Sequence[Episode]) -> tuple[LanguageModel, list[Row]]:
-    """The weights after SFT, and what they learned from."""
-    language = stages.weights_after(run, ["sft"], recipe.model)
-    form = row_format(recipe, language)
-    return language, [row for episode in shown for row in form.rows(episode, recipe.page_weight)]
-
-
-def agent_continued(recipe: WebrlRecipe, run: Run) -> Agent:
-    """The agent after SFT that went on."""
-    return LanguageAgent(recipe, stages.weights_after(run, [stages.CONTINUED], recipe.model))
-
-
 def critic_after(recipe: WebrlRecipe, run: Run, phase: Path | None) -> OutcomeCritic:
     """The critic after the phase of this folder; None: a new one."""
     if is_linear(recipe):

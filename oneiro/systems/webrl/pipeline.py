@@ -55,7 +55,7 @@ SFT_HELD_OUT = 0.03
 def run(recipe: WebrlRecipe, run: Run) -> None:
     """The whole pipeline inside a run directory."""
     variants = [Phases(recipe, run, name) for name in ("", *recipe.variants)]
-    control = [stages.BUDGET, stages.CONTINUED, tables.CONTROL_EVALUATED] if recipe.sft_continued else []
+    control = [stages.BUDGET, stages.CONTINUED, tables.CONTROL_EVALUATION] if recipe.sft_continued else []
     run.plan([*FIRST, *(name for phases in variants for name in phases.stage_names()), *control, "compare"])
     run.stage("tests", lambda: draw_tests(recipe, run))
     run.stage("demonstrations", lambda: demonstrate(recipe, run))
@@ -148,13 +148,17 @@ def continue_sft(recipe: WebrlRecipe, run: Run, phases: Phases) -> None:
         return sum(run.info["stages"][name]["seconds"] for name in spent)
 
     def begin() -> tuple[LanguageModel, list[Row]]:
-        return agents.sft_rows(recipe, run, demonstrations(run))
+        language = stages.weights_after(run, ["sft"], recipe.model)
+        form = agents.row_format(recipe, language)
+        # Those that measured SFT's loss are learned here too: the control shall lack nothing.
+        return language, [row for shown in demonstrations(run) for row in form.rows(shown, recipe.page_weight)]
+
+    def measure() -> dict[str, Any]:
+        language = stages.weights_after(run, [stages.CONTINUED], recipe.model)
+        return evaluate(recipe, run, agents.LanguageAgent(recipe, language), tables.CONTROL_EVALUATION)
 
     stages.continue_sft(run, recipe.sft_continued, begin, seconds, seeds.derive(recipe.seed, stages.CONTINUED))
-    run.stage(
-        tables.CONTROL_EVALUATED,
-        lambda: evaluate(recipe, run, agents.agent_continued(recipe, run), tables.CONTROL_EVALUATED),
-    )
+    run.stage(tables.CONTROL_EVALUATION, measure)
 
 
 def start(recipe: WebrlRecipe, run: Run) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from oneiro.systems.webrl.phases import Phases
 from oneiro.systems.webrl.recipe import WebrlRecipe
 
 PERCENT = "%"
-CONTROL_EVALUATED = "evaluate-sft-continued"
+CONTROL_EVALUATION = "evaluate-sft-continued"
 
 
 def name_of(phases: Phases) -> str:
@@ -37,7 +37,7 @@ def compare(recipe: WebrlRecipe, run: Run, variants: Sequence[Phases]) -> dict[s
             if run.done(phases.stage(k, "evaluate"))
         ]
     if recipe.sft_continued:
-        rows.append((stages.CONTROL, recipe.phases, run.result(CONTROL_EVALUATED)))
+        rows.append((stages.CONTROL, recipe.phases, run.result(CONTROL_EVALUATION)))
     last = {name: (k, result) for name, k, result in rows}
     tables = [
         success_table(recipe, rows),

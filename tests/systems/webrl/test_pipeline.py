@@ -130,7 +130,7 @@ def test_a_language_model_goes_through_a_phase_and_sft_goes_on_beside_it(tmp_pat
     turns = stages["demonstrations"]["result"]["steps"]
     assert stages["sft-continued"]["result"] == {"rows": turns, **stages["sft-continued-budget"]["result"]}
     learned, continued = (
-        load_file(run.path / "checkpoints" / n / "model" / "model.safetensors") for n in ("sft", "sft-continued")
+        load_file(run.path / "checkpoints" / name / "model" / "model.safetensors") for name in ("sft", "sft-continued")
     )
     assert any((learned[name] != continued[name]).any() for name in learned)
     success = json.loads((run.path / "summary.json").read_text())["tables"][0]

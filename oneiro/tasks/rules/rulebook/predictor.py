@@ -197,20 +197,22 @@ def write_trace(case: RuleCase) -> str:
     for one in case.outcome.attempts:
         rule, objects = case.game.book.rules[one.rule], [case.game.objects[thing] for thing in one.chosen]
         parts = [
-            f"{_found(objects, (condition.ref, condition.value), values)} "
+            f"{_write_properties(objects, (condition.ref, condition.value), values)} "
             f"{'ok' if holds(condition.relation, *values) else 'fails'}"
-            for condition, values in zip(rule.conditions, one.found, strict=False)
+            for condition, values in zip(rule.conditions, one.operands, strict=False)
         ]
         if one.effect is not None:
             *values, new = one.effect
-            parts.append(f"{_found(objects, (rule.effect.ref, rule.effect.value), values)} {ARROW} {write(new)}")
+            parts.append(
+                f"{_write_properties(objects, (rule.effect.ref, rule.effect.value), values)} {ARROW} {write(new)}"
+            )
         copied = f"{one.rule + 1} {rule} | " if one.rule != last else ""
         lines.append(f"{copied}{' '.join(objects)}: {', '.join(parts)}")
         last = one.rule
     return "; ".join(lines)
 
 
-def _found(objects: Sequence[str], terms: Sequence[Value | Ref | None], values: Sequence[Value]) -> str:
+def _write_properties(objects: Sequence[str], terms: Sequence[Value | Ref | None], values: Sequence[Value]) -> str:
     """`kaz.count 9 gag.count 6`: what those terms are that are properties of objects."""
     pairs = zip(terms, values, strict=True)
     known = ((term, value) for term, value in pairs if isinstance(term, Ref))

@@ -160,7 +160,7 @@ class Attempt:
 
     rule: int
     chosen: tuple[int, ...]
-    found: tuple[tuple[Value, Value], ...]
+    operands: tuple[tuple[Value, Value], ...]
     """Both sides of each condition, up to the first that does not hold."""
     effect: tuple[Value, Value, Value] | None = None
     """The old value, the value in the effect and the new one; None where a condition does not hold."""
@@ -228,11 +228,11 @@ class _Step:
 
     def fire(self, number: int, chosen: tuple[int, ...]) -> None:
         rule, places = self.machine.book.rules[number], self.machine.places
-        found: list[tuple[Value, Value]] = []
+        operands: list[tuple[Value, Value]] = []
         for condition in rule.conditions:
-            found.append((self._value(condition.ref, chosen), self._value(condition.value, chosen)))
-            if not holds(condition.relation, *found[-1]):
-                self.attempts.append(Attempt(number, chosen, tuple(found)))
+            operands.append((self._value(condition.ref, chosen), self._value(condition.value, chosen)))
+            if not holds(condition.relation, *operands[-1]):
+                self.attempts.append(Attempt(number, chosen, tuple(operands)))
                 return
         effect, place = rule.effect, places[rule.effect.ref.property]
         thing = chosen[effect.ref.role == "Y"]
@@ -243,7 +243,7 @@ class _Step:
             value = not old
         elif effect.operation != "=":
             value = min(LARGEST, max(0, int(old) + (int(by) if effect.operation == "+=" else -int(by))))
-        self.attempts.append(Attempt(number, chosen, tuple(found), (old, by, value)))
+        self.attempts.append(Attempt(number, chosen, tuple(operands), (old, by, value)))
         if value != old:
             self.now[thing] = (*row[:place], value, *row[place + 1 :])
             self.firings.append(Firing(number, thing, place, value))

@@ -73,7 +73,7 @@ def test_a_step_remembers_every_rule_it_looked_at_with_the_values_it_found() -> 
         Attempt(2, (0,), (), ("red", "red", "red")),
     )
     closed, *_ = step(rules, ((1, True, "red"),), 0, verb="mib").attempts
-    assert closed.found == ((1, 1),), "a condition behind one that fails is not looked at"
+    assert closed.operands == ((1, 1),), "a condition behind one that fails is not looked at"
 
 
 def test_rules_that_set_each_other_off_come_to_an_end() -> None:
