@@ -118,16 +118,32 @@ def start_many(games: Sequence[Game]) -> None:
             game.episode.task, game.episode.info["optimum"] = info["key"], info.get("optimum")
 
 
-def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, response_prefix: str) -> None:
-    """Put the game's state into words and ids, for a policy to answer. A full-history dialogue grows its row; the other
-    contexts start a new one.
+def ask_many(
+    games: Sequence[Game], settings: DialogueSettings, chat: ChatFormat | None, begin_reply: Callable[[str], str]
+) -> None:
+    """Put the games' states into words and ids, for a policy to answer. A full-history dialogue grows its row; the
+    other contexts start a new one. `begin_reply` makes the given beginning of a reply from the state.
     """
+    for game in games:
+        with guard(game):
+            _say(game, settings)
+            game.response_prefix = begin_reply(game.state)
+    if chat is None:
+        return
+    asked = [game for game in games if not game.over]
+    # One by one, pages would be tokenised on one core.
+    chat.encode_all([game.messages[-1]["content"] for game in asked])
+    for game in asked:
+        with guard(game):
+            _write(game, settings, chat)
+
+
+def _say(game: Game, settings: DialogueSettings) -> None:
     game.turn += 1
     number = game.turn
     left = game.playing.config.max_actions - game.used
     system = "" if settings.brief else words.SYSTEM
-    growing = settings.context == "full" and number > 1
-    if growing:
+    if _grows(game, settings):
         message = words.next_message(game.past[-1][2], number, game.state, left, settings)
     elif settings.context == "full":
         message = words.first_message(game.playing, game.state, settings)
@@ -137,20 +153,26 @@ def ask(game: Game, settings: DialogueSettings, chat: ChatFormat | None, respons
     if not game.messages and system:
         game.messages.append({"role": "system", "content": system})
     game.messages.append({"role": "user", "content": message})
-    game.response_prefix = response_prefix
-    if chat is None:
-        return
+
+
+def _grows(game: Game, settings: DialogueSettings) -> bool:
+    return settings.context == "full" and game.turn > 1
+
+
+def _write(game: Game, settings: DialogueSettings, chat: ChatFormat) -> None:
+    growing, message = _grows(game, settings), game.messages[-1]["content"]
     # Templates that rewrite earlier turns (those that drop past thoughts, say) begin a row anew, since its tokens would
     # not be the ones that were sampled.
     if growing and not chat.rewrites:
         row = game.episode.rows[-1]
-        row.segments.append(given(chat.next_user(message, game.ended), turn=number))
+        row.segments.append(given(chat.next_user(message, game.ended), turn=game.turn))
     else:
+        system = "" if settings.brief else words.SYSTEM
         prompt = chat.whole(game.messages) if growing else chat.opening(message, system)
-        row = Row([given(prompt, turn=number)])
+        row = Row([given(prompt, turn=game.turn)])
         game.episode.rows.append(row)
-    if response_prefix:
-        row.segments.append(given(chat.encode(response_prefix), role="assistant", turn=number))
+    if game.response_prefix:
+        row.segments.append(given(chat.encode(game.response_prefix), role="assistant", turn=game.turn))
     game.prompt = row.tokens  # the very tokens that will be trained on, so that nothing is tokenised twice
 
 

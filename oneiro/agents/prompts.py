@@ -7,8 +7,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 from itertools import groupby
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -167,20 +168,37 @@ def compact(text: str) -> str:
 def _nodes(text: str) -> Iterator[tuple[str, str, str]]:
     """Role, line and name of what is shown; lines that are no nodes have no role."""
     task = text.partition("\n")[0].lower() if text.startswith("Task: ") else ""
-    read = ((line, NODE.fullmatch(line)) for line in text.splitlines())
-    for is_option, part in groupby(read, key=lambda pair: pair[1] is not None and pair[1][2] == "option"):
+    read = ((line, _node(line)) for line in text.splitlines())
+    for is_option, part in groupby(read, key=lambda pair: pair[1] is not None and pair[1].role == "option"):
         run = list(part)
         for line, node in run:
             if node is None:
                 if line and not line.startswith(MARKS):
                     yield "", line, ""
                 continue
-            number, role, quoted, properties = node.groups()
-            name, states = " ".join(unquote(quoted).split()), SHOWN_STATES.findall(properties)
-            hidden = is_option and len(run) > SHORT_LIST and "selected" not in states and name.lower() not in task
-            if not hidden and role not in GROUPS and (name or role in ACTED_ON):
-                words = [ROLES.get(role, role), name, *states]
-                yield role, f"[{number}] " + " ".join(word for word in words if word), name
+            hidden = is_option and len(run) > SHORT_LIST and not node.selected and node.name.lower() not in task
+            if not hidden and node.role not in GROUPS and (node.name or node.role in ACTED_ON):
+                yield node.role, node.shown, node.name
+
+
+class _Node(NamedTuple):
+    """A line of the tree as it was read."""
+
+    role: str
+    name: str
+    selected: bool
+    shown: str
+
+
+@lru_cache(maxsize=65536)  # pages of a site share most of their lines
+def _node(line: str) -> _Node | None:
+    found = NODE.fullmatch(line)
+    if found is None:
+        return None
+    number, role, quoted, properties = found.groups()
+    name, states = " ".join(unquote(quoted).split()), SHOWN_STATES.findall(properties)
+    words = [ROLES.get(role, role), name, *states]
+    return _Node(role, name, "selected" in states, f"[{number}] " + " ".join(word for word in words if word))
 
 
 def unquote(text: str) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass, field
+from functools import partial
 
 from oneiro.agents import game as games
 from oneiro.agents.game import Attempt, Game
@@ -161,15 +162,15 @@ class _Rollout:
         while True:
             new = self._begin(places.count - len(places.games))
             places.games += new
-            for game in (*asking, *new):
+            asked = [game for game in (*asking, *new) if not game.over]
+            games.ask_many(asked, self.settings, self.chat, partial(start_reply, self.response_prefix))
+            for game in asked:
                 if game.over:
                     continue
-                with games.guard(game):
-                    games.ask(game, self.settings, self.chat, start_reply(self.response_prefix, game.state))
-                    if game.turn > 1 and longest is not None and len(game.prompt) > longest:
-                        games.leave(game)
-                    else:
-                        places.waiting.append(game)
+                if game.turn > 1 and longest is not None and len(game.prompt) > longest:
+                    games.leave(game)
+                else:
+                    places.waiting.append(game)
             asking = []
             self._close(places)
             if len(places.games) == places.count or self.begun == len(self.games):

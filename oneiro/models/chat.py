@@ -8,7 +8,7 @@ dropping their thoughts) is recognised, and each turn then starts a new row.
 from __future__ import annotations
 
 import warnings
-from functools import lru_cache
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+REMEMBERED = 65536
+"""Texts whose ids are kept."""
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
 
 
@@ -65,7 +67,7 @@ class ChatFormat:
         self.rewrites = twice.count(_REPLY) != 2 or not twice.startswith(once)
         if not self.rewrites:
             self.to_user = _cut(twice.rsplit(_REPLY, 1)[1], _AGAIN)[0]
-        self.encode = lru_cache(maxsize=65536)(self._encode)
+        self._ids: dict[str, Tokens] = {}
 
     def _render(self, messages: list[tuple[str, str]]) -> str:
         conversation = [{"role": role, "content": content} for role, content in messages]
@@ -77,13 +79,28 @@ class ChatFormat:
                 f"the tokenizer's chat template cannot be used ({reason}); set another model.chat_template"
             ) from error
 
-    def _encode(self, text: str) -> Tokens:
+    def encode(self, text: str) -> Tokens:
+        """Ids of a text, which are remembered."""
+        return self.encode_all([text])[0]
+
+    def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
+        """Ids of each text: new ones on all cores at once, since a page takes milliseconds."""
+        known = self._ids
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        if len(known) + len(new) > REMEMBERED:
+            # Not cleared: another thread may be reading it.
+            known, new = {}, list(dict.fromkeys(texts))
+            self._ids = known
+        known.update(zip(new, self._encode(new), strict=True))
+        return [known[text] for text in texts]
+
+    def _encode(self, texts: list[str]) -> list[Tokens]:
         # The library's own `encode` spends three quarters of its time on options that are not used here, and the
         # backend's keeps the interpreter's lock: a page takes milliseconds, in which no thread could feed a GPU.
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None or backend.truncation or backend.padding:
-            return np.array(self.tokenizer.encode(text, add_special_tokens=False), np.int32)
-        return np.array(backend.encode_batch_fast([text], add_special_tokens=False)[0].ids, np.int32)
+            return [np.array(self.tokenizer.encode(text, add_special_tokens=False), np.int32) for text in texts]
+        return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(texts, add_special_tokens=False)]
 
     def opening(self, user: str, system: str = "") -> Tokens:
         """Ids up to the point where the first reply begins."""
