@@ -130,6 +130,7 @@ def test_from_a_curve_to_a_step_a_group_an_episode_and_a_turn(
     assert "bar=0" in page.url and page.locator(".square").count() == 3
     page.click(".square >> nth=1")
     assert page.inner_text("h1").startswith("Episode 4")
+    page.wait_for_load_state()  # a page's heading is there before its pictures are
     assert page.locator(".replay .frame svg.world").count() == 3
     page.click("[data-do=play]")
     page.locator(".replay output", has_text="turn 2 of 2").wait_for()
