@@ -96,7 +96,7 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
                     games.take_many([game], [Sample.of_text(reply.last_reply)], dialogue)
                     if game.over or game.turn == dialogue.max_turns:
                         break
-                    games.ask(game, dialogue, None, "")
+                    games.ask_many([game], dialogue)
                     reply = await interaction.turn(game.messages[-1]["content"])
         finally:
             game.close()
@@ -111,7 +111,7 @@ def begin(info: dict[str, Any], member: int = 0) -> Game:
     game = Game(Attempt(info["seed"], member, split=info["split"]))
     games.make(game, lambda: make(info["world"], **info["settings"]))
     games.start_many([game])
-    games.ask(game, DialogueSettings(**info["dialogue"]), None, "")
+    games.ask_many([game], DialogueSettings(**info["dialogue"]))
     return game
 
 

@@ -119,7 +119,10 @@ def start_many(games: Sequence[Game]) -> None:
 
 
 def ask_many(
-    games: Sequence[Game], settings: DialogueSettings, chat: ChatFormat | None, begin_reply: Callable[[str], str]
+    games: Sequence[Game],
+    settings: DialogueSettings,
+    chat: ChatFormat | None = None,
+    begin_reply: Callable[[str], str] = lambda state: "",
 ) -> None:
     """Put the games' states into words and ids, for a policy to answer. A full-history dialogue grows its row; the
     other contexts start a new one. `begin_reply` makes the given beginning of a reply from the state.

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from oneiro.episode import Row, Tokens, given
+from oneiro.runtime import threads
 from oneiro.runtime.errors import Notice, OneiroError, first_line
 
 CHATML = (
@@ -23,6 +25,8 @@ CHATML = (
 )
 REMEMBERED = 65536
 """Texts whose ids are kept."""
+WORTH_A_THREAD = 20_000
+"""Characters: about ten milliseconds."""
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
 
 
@@ -100,7 +104,17 @@ class ChatFormat:
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None or backend.truncation or backend.padding:
             return [np.array(self.tokenizer.encode(text, add_special_tokens=False), np.int32) for text in texts]
-        return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(texts, add_special_tokens=False)]
+
+        def ids(part: list[str]) -> list[Tokens]:
+            return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(part, add_special_tokens=False)]
+
+        several = min(threads.cores(), sum(map(len, texts)) // WORTH_A_THREAD)
+        if several < 2:
+            return ids(texts)
+        # Threads of our own: those of the tokenizer would warn at every fork.
+        with ThreadPoolExecutor(several) as pool:
+            parts = list(pool.map(ids, (texts[first::several] for first in range(several))))
+        return [parts[place % several][place // several] for place in range(len(texts))]
 
     def opening(self, user: str, system: str = "") -> Tokens:
         """Ids up to the point where the first reply begins."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from oneiro.models import chat as chats
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import CHATML, LanguageModel
+from oneiro.runtime import threads
 from oneiro.runtime.errors import OneiroError
 
 
@@ -29,6 +31,17 @@ def test_a_conversation_that_grows_is_the_template_rendered_anew(tiny: LanguageM
     assert [*chat.opening("hello"), *reply, *cut] == whole and cut.tolist() == [2, *ended]
     messages = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "Up"}]
     assert chat.whole(messages).tolist() == rendered(tiny, ("user", "hello"), ("assistant", "Up"))
+
+
+def test_many_texts_are_encoded_as_each_alone(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [f"go {'up and ' * (7 * number % 90)}down" for number in range(200)]
+    alone = [tiny.encode(text) for text in texts]
+    monkeypatch.setattr(chats, "REMEMBERED", 150)  # more than may be kept
+    for cores in (1, 3):
+        monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
+        chat = ChatFormat(tiny.tokenizer)
+        again = [*chat.encode_all(texts[:100]), *chat.encode_all([*texts, *texts[:3]])]
+        assert [ids.tolist() for ids in again] == [*alone[:100], *alone, *alone[:3]]
 
 
 NO_SYSTEM = (
