@@ -85,7 +85,8 @@ class ChatFormat:
 
     def encode(self, text: str) -> Tokens:
         """Ids of a text, which are remembered."""
-        return self.encode_all([text])[0]
+        known = self._ids.get(text)
+        return self.encode_all([text])[0] if known is None else known
 
     def encode_all(self, texts: Sequence[str]) -> list[Tokens]:
         """Ids of each text: new ones on all cores at once, since a page takes milliseconds."""
@@ -108,8 +109,9 @@ class ChatFormat:
         def ids(part: list[str]) -> list[Tokens]:
             return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(part, add_special_tokens=False)]
 
-        several = min(threads.cores(), sum(map(len, texts)) // WORTH_A_THREAD)
-        if several < 2:
+        several = sum(map(len, texts)) // WORTH_A_THREAD
+        several = min(several, threads.cores()) if several > 1 else 1
+        if several == 1:
             return ids(texts)
         # Threads of our own: those of the tokenizer would warn at every fork.
         with ThreadPoolExecutor(several) as pool:
