@@ -147,6 +147,7 @@ def number_type(job: Job) -> Any:
 def oneiro(job: Job, channel: Channel) -> None:
     """Oneiro's engine, GRPO and learner."""
     import numpy as np
+    import torch
 
     from oneiro.episode import Episode, Row, SamplingParams, Segment, given
     from oneiro.learning.algorithms.grpo import Grpo
@@ -158,20 +159,23 @@ def oneiro(job: Job, channel: Channel) -> None:
     from oneiro.learning.settings import FilterSettings
     from oneiro.learning.update import learn
     from oneiro.models.language import LoraSettings, load, with_lora
+    from oneiro.runtime import threads
     from oneiro.sampling.engine import Engine, SamplingSettings
 
     import_model_code()
     channel.say(ready=False)
+    count = torch.get_num_threads()
     optimiser = OptimiserSettings(lr=job.lr, betas=BETAS, weight_decay=0.0, clip=CLIP_NORM)
     loss = LossSettings(clip_low=CLIP, clip_high=CLIP, dual_clip=None)
     # Groups without spread stay: they teach nothing, but the peers count their tokens in the mean.
     settings = RlSettings(
         algorithm=Grpo(epsilon=EPSILON),
-        learner=LearnerSettings(optimiser=optimiser, loss=loss),
+        learner=LearnerSettings(optimiser=optimiser, loss=loss, threads=count),
         filter=FilterSettings(name="none"),
     )
     adapter = LoraSettings(rank=job.lora, alpha=2 * job.lora) if job.lora else None
     language = with_lora(load(job.folder, job.device), adapter)
+    torch.set_num_threads(min(count, threads.by_size(language.backbone.shape.parameters)))  # as a run does
     engine, learner = Engine(language, job.max_batch_size), Learner(language.backbone, settings.learner, steps=1)
     prompts = [language.encode(prompt) for prompt in job.prompts]
     sampling = SamplingSettings(max_tokens=job.tokens, ignore_eos=True)

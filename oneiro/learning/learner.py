@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from oneiro.episode import Floats, SamplingParams
 from oneiro.learning import finite, head, losses
 from oneiro.learning.batch import Batch, Example, batches
 from oneiro.learning.distributed import strategy_of
+from oneiro.learning.distributed.threads import Crew
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
@@ -26,6 +28,7 @@ from oneiro.models.heads import OutcomeHead, ValueHead
 from oneiro.models.randomness import seeded
 from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
+from oneiro.runtime.threads import PARAMETERS_PER_THREAD
 
 MICRO_BATCH_BYTES = {"cpu": 64 << 20, "cuda": 16 << 30}
 """What a micro-batch may keep for its backward pass, unless the settings count tokens."""
@@ -139,11 +142,26 @@ class Learner:
 
     def accumulate(self, scaled: Sequence[Example], seed: int) -> Statistics:
         """Add the gradients of examples whose weights add up to the loss (`add_weights`)."""
-        statistics = Statistics()
+        if self.crew is not None:
+            return self.crew.accumulate(self, scaled)
         with adapter_dropout(self.computes, seed):
-            for batch in self._batches(scaled):
-                self._accumulate(batch, statistics)
+            return self.accumulate_part(scaled)
+
+    def accumulate_part(self, scaled: Sequence[Example]) -> Statistics:
+        """The same for what one thread computes."""
+        statistics = Statistics()
+        for batch in self._batches(scaled):
+            self._accumulate(batch, statistics)
         return statistics
+
+    @cached_property
+    def crew(self) -> Crew | None:
+        """The threads that share an update, where there are several. A larger model's operations share them instead."""
+        backbone, wanted = self.backbone, self.settings.threads
+        small = backbone.device.type == "cpu" and backbone.shape.parameters < PARAMETERS_PER_THREAD
+        if wanted == 1 or not small or self.computes is not backbone or dropouts(backbone):
+            return None
+        return Crew(self, wanted)
 
     def _accumulate(self, batch: Batch, statistics: Statistics) -> None:
         settings = self.settings.loss
@@ -305,18 +323,22 @@ class Statistics:
 @contextmanager
 def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
     """Switch the dropout of adapters on, drawn from a seed of its own. Sampling and scoring never drop anything."""
-    dropouts = [m for n, m in backbone.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout)]
-    if not dropouts:
+    if not (found := dropouts(backbone)):
         yield
         return
     with seeded(seed, backbone.device):
-        for module in dropouts:
+        for module in found:
             module.train()
         try:
             yield
         finally:
-            for module in dropouts:
+            for module in found:
                 module.eval()
+
+
+def dropouts(backbone: Backbone) -> list[nn.Dropout]:
+    """Those of adapters."""
+    return [m for n, m in backbone.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout)]
 
 
 def hidden_matrices(backbone: Backbone, named: Sequence[tuple[str, nn.Parameter]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from oneiro.agents import prompts as words
@@ -19,6 +19,8 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.worlds.base import World
 
+PREDICTED = {"next": "next_state", "present": "state", "shuffled": "other_state"}
+"""Where a turn has the state that takes the place of the predicted one."""
 STEPS = 10
 """Actions of a random walk that shows what a world's free text looks like."""
 
@@ -71,6 +73,18 @@ def rows_of(
     return rows if taught else []  # a row without loss would only cost time
 
 
+def deal_states(records: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """The records, whose turns have as `other_state` the next state of some turn at the same level."""
+    kept, levels = list(records), dict[int, list[dict[str, Any]]]()
+    for record in kept:
+        levels.setdefault(record["seed"], []).extend(record["turns"])
+    for level, turns in levels.items():
+        order = seeds.generator(seed, "other states", level).permutation(len(turns))
+        for turn, place in zip(turns, order.tolist(), strict=True):
+            turn["other_state"] = turns[place]["next_state"]
+    return kept
+
+
 def rephrase(message: str, dialogue: DialogueSettings) -> str:
     """The message with this variant's form of reply: variants with and without a world model share their data."""
     other = dialogue.model_copy(update={"world_model": not dialogue.world_model})
@@ -81,7 +95,7 @@ def write_reply(turn: dict[str, Any], reply: replies.Reply, variant: SpaVariant)
     """The reply as this variant writes it, as (tag, text) pieces: with true states, its own beliefs, or none."""
     if not variant.world_model:
         return [("", without_states(reply))]
-    truth = turn["state"], turn["next_state" if variant.predict == "next" else "state"]
+    truth = turn["state"], turn[PREDICTED[variant.predict]]
     believed = reply.body(reply.observation) or "", reply.body(reply.prediction) or ""
     return replies.substitute(reply, *(truth if variant.true_states else believed))
 

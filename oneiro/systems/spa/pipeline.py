@@ -7,7 +7,7 @@ Every variant of the recipe goes through the same stages with the same budget; t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.side_by_side import side_by_side
-from oneiro.systems.spa.data import create_tiny, rows_of
+from oneiro.systems.spa.data import create_tiny, deal_states, rows_of
 from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.systems.spa.self_play import recorded_play, self_play, self_play_stage
 from oneiro.worlds.baselines import beyond_budget, budget_warning
@@ -129,7 +129,7 @@ class VariantRun:
             dialogue=self.dialogue,
             sampling=recipe.sampling,
             response_prefix=self.response_prefix,
-            copies_state=self.variant.predict == "present",
+            copies_state=self.variant.predict != "next",
         ).write(language)
 
     def sft(self) -> dict[str, Any]:
@@ -155,7 +155,10 @@ class VariantRun:
         keep_malformed = settings.keep_malformed if malformed is None else malformed
         parts: tuple[list[Row], list[Row]] = ([], [])
         learned = self.learned_turns()
-        for data in recorded_play(self.recipe, self.run, self.name):
+        played: Iterable[dict[str, Any]] = recorded_play(self.recipe, self.run, self.name)
+        if self.variant.predict == "shuffled":
+            played = deal_states(played, self.recipe.seed)
+        for data in played:
             rows = rows_of(data, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
             if rows:
                 aside = seeds.generator(self.recipe.seed, "held out", data["seed"]).random() < settings.held_out

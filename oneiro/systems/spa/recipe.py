@@ -38,9 +38,9 @@ class SpaVariant(Settings):
     """Who plays for this variant's data, where it is not the recipe's `self_play.policy`."""
     transfer: bool = False
     """Learn the dynamics in the recipe's `transfer_world`, and act in its `world`."""
-    predict: Literal["next", "present"] = "next"
-    """The state that takes the place of the predicted one in SFT. `present` is the control that writes as many tokens
-    and learns no dynamics.
+    predict: Literal["next", "present", "shuffled"] = "next"
+    """The state that takes the place of the predicted one in SFT. `present`, and `shuffled`, the next state of another
+    turn at the same level, are controls that write as many tokens and learn no dynamics.
     """
     true_states: bool = True
     """Put the true states in place of the imagined ones; without it the model learns its own beliefs."""
@@ -66,6 +66,7 @@ VARIANTS: dict[str, SpaVariant] = {
     "state-estimation-rl": SpaVariant(sft=False),
     "no-world-model": SpaVariant(world_model=False),
     "copy-state": SpaVariant(predict="present"),
+    "shuffled-next": SpaVariant(predict="shuffled"),
     "sft-only": SpaVariant(rl=False),
     "masked-states": SpaVariant(mask_states=True),
     "self-belief": SpaVariant(true_states=False),

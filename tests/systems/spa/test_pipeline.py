@@ -21,7 +21,7 @@ from oneiro.recipe import load as load_recipe
 from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.spa.data import rows_of
+from oneiro.systems.spa.data import deal_states, rows_of
 from oneiro.systems.spa.recipe import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
 from oneiro.worlds.baselines import mixture
@@ -183,6 +183,24 @@ def test_the_control_that_copies_predicts_the_present_state_in_as_many_character
         ):
             assert f"<prediction>{turn['state']}</prediction>" in tiny.decode(copy.tokens)
             assert len(tiny.decode(spa.tokens)) == len(tiny.decode(copy.tokens))
+
+
+def test_the_control_that_shuffles_predicts_the_next_states_of_other_turns_at_its_level(
+    tiny: LanguageModel, chat: ChatFormat
+) -> None:
+    dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
+    dealt = deal_states(records(dialogue), 0)
+    assert dealt == deal_states(records(dialogue), 0)
+    written, moved = 0, 0
+    for found in dealt:
+        others = [turn["other_state"] for turn in found["turns"]]  # one attempt at each level
+        assert sorted(others) == sorted(turn["next_state"] for turn in found["turns"])
+        moved += sum(turn["other_state"] != turn["next_state"] for turn in found["turns"])
+        rows = rows_of(found, chat, dialogue, VARIANTS["shuffled-next"], "<think>", False)
+        for other, row in zip(others, rows, strict=True):
+            assert f"<prediction>{other}</prediction>" in tiny.decode(row.tokens)
+            written += 1
+    assert moved > written / 4
 
 
 def test_a_growing_dialogue_becomes_one_row(chat: ChatFormat, tiny: LanguageModel) -> None:

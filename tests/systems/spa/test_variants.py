@@ -227,7 +227,7 @@ def test_tiny_cannot_play_for_its_own_data(tmp_path: Path) -> None:
         oneiro.run(recipe(*ALL, "variants=[spa]", "self_play.policy=self"), out=tmp_path / "run")
 
 
-UNLIKE = ("copy-state", "online-world-model", "unfiltered", "vanilla-rl")
+UNLIKE = ("copy-state", "shuffled-next", "online-world-model", "unfiltered", "vanilla-rl")
 """Variants that take other ways through the pipeline than those of the test above."""
 RUNNABLE = sorted(set(VARIANTS) - {"self-belief", *(f"epochs-{n}" for n in (1, 3, 4, 5))})
 
