@@ -170,7 +170,7 @@ def oneiro(job: Job, channel: Channel) -> None:
     # Groups without spread stay: they teach nothing, but the peers count their tokens in the mean.
     settings = RlSettings(
         algorithm=Grpo(epsilon=EPSILON),
-        learner=LearnerSettings(optimiser=optimiser, loss=loss, threads=count),
+        learner=LearnerSettings(optimiser=optimiser, loss=loss, update_threads=count),
         filter=FilterSettings(name="none"),
     )
     adapter = LoraSettings(rank=job.lora, alpha=2 * job.lora) if job.lora else None

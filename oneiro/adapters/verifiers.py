@@ -97,6 +97,8 @@ class WorldEnv(vf.Env[WorldEnvConfig]):
                     if game.over or game.turn == dialogue.max_turns:
                         break
                     games.ask_many([game], dialogue)
+                    if game.over:
+                        break
                     reply = await interaction.turn(game.messages[-1]["content"])
         finally:
             game.close()
@@ -112,6 +114,8 @@ def begin(info: dict[str, Any], member: int = 0) -> Game:
     games.make(game, lambda: make(info["world"], **info["settings"]))
     games.start_many([game])
     games.ask_many([game], DialogueSettings(**info["dialogue"]))
+    if game.over:
+        raise RuntimeError(game.episode.info["error"])
     return game
 
 

@@ -128,20 +128,22 @@ def ask_many(
     other contexts start a new one. `begin_reply` makes the given beginning of a reply from the state.
     """
     for game in games:
-        with guard(game):
-            _say(game, settings)
-            game.response_prefix = begin_reply(game.state)
+        if not game.over:
+            with guard(game):
+                _add_message(game, settings)
+                game.response_prefix = begin_reply(game.state)
     if chat is None:
         return
     asked = [game for game in games if not game.over]
-    # One by one, pages would be tokenised on one core.
-    chat.encode_all([game.messages[-1]["content"] for game in asked])
+    # One by one, pages would be tokenised on one core. A text that cannot be fails below, in its own game.
+    with suppress(Exception):
+        chat.encode_all([game.messages[-1]["content"] for game in asked])
     for game in asked:
         with guard(game):
-            _write(game, settings, chat)
+            _add_tokens(game, settings, chat)
 
 
-def _say(game: Game, settings: DialogueSettings) -> None:
+def _add_message(game: Game, settings: DialogueSettings) -> None:
     game.turn += 1
     number = game.turn
     left = game.playing.config.max_actions - game.used
@@ -162,7 +164,7 @@ def _grows(game: Game, settings: DialogueSettings) -> bool:
     return settings.context == "full" and game.turn > 1
 
 
-def _write(game: Game, settings: DialogueSettings, chat: ChatFormat) -> None:
+def _add_tokens(game: Game, settings: DialogueSettings, chat: ChatFormat) -> None:
     growing, message = _grows(game, settings), game.messages[-1]["content"]
     # Templates that rewrite earlier turns (those that drop past thoughts, say) begin a row anew, since its tokens would
     # not be the ones that were sampled.

@@ -37,7 +37,7 @@ class AgentMetadata(ModelMetadata):
     sampling: SamplingSettings = SamplingSettings(max_tokens=400)
     response_prefix: str = RESPONSE_PREFIX
     copies_state: bool = False
-    """What it writes as a prediction is the present state, or any at all: a control, which knows no dynamics."""
+    """A control, whose predictions are not meant to come true: the present state, or a shuffled one."""
     splits: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Named evaluation splits (`oneiro eval agent --split`): settings of the world that draw their tasks."""
 

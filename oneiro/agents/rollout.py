@@ -162,7 +162,7 @@ class _Rollout:
         while True:
             new = self._begin(places.count - len(places.games))
             places.games += new
-            asked = [game for game in (*asking, *new) if not game.over]
+            asked = [*asking, *new]
             games.ask_many(asked, self.settings, self.chat, partial(start_reply, self.response_prefix))
             for game in asked:
                 if game.over:

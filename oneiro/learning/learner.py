@@ -20,7 +20,7 @@ from oneiro.episode import Floats, SamplingParams
 from oneiro.learning import finite, head, losses
 from oneiro.learning.batch import Batch, Example, batches
 from oneiro.learning.distributed import strategy_of
-from oneiro.learning.distributed.threads import Crew
+from oneiro.learning.distributed.thread_parallel import ThreadParallel
 from oneiro.learning.optimiser import Optimiser, learning_rate
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.backbone import Backbone
@@ -142,26 +142,26 @@ class Learner:
 
     def accumulate(self, scaled: Sequence[Example], seed: int) -> Statistics:
         """Add the gradients of examples whose weights add up to the loss (`add_weights`)."""
-        if self.crew is not None:
-            return self.crew.accumulate(self, scaled)
+        if self.thread_parallel is not None:
+            return self.thread_parallel.accumulate(self, scaled)
         with adapter_dropout(self.computes, seed):
             return self.accumulate_part(scaled)
 
     def accumulate_part(self, scaled: Sequence[Example]) -> Statistics:
-        """The same for what one thread computes."""
+        """The same in one thread, with dropout as it is."""
         statistics = Statistics()
         for batch in self._batches(scaled):
             self._accumulate(batch, statistics)
         return statistics
 
     @cached_property
-    def crew(self) -> Crew | None:
+    def thread_parallel(self) -> ThreadParallel | None:
         """The threads that share an update, where there are several. A larger model's operations share them instead."""
-        backbone, wanted = self.backbone, self.settings.threads
+        backbone, wanted = self.backbone, self.settings.update_threads
         small = backbone.device.type == "cpu" and backbone.shape.parameters < PARAMETERS_PER_THREAD
-        if wanted == 1 or not small or self.computes is not backbone or dropouts(backbone):
+        if wanted == 1 or not small or self.computes is not backbone or adapter_dropouts(backbone):
             return None
-        return Crew(self, wanted)
+        return ThreadParallel(self, wanted)
 
     def _accumulate(self, batch: Batch, statistics: Statistics) -> None:
         settings = self.settings.loss
@@ -323,7 +323,7 @@ class Statistics:
 @contextmanager
 def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
     """Switch the dropout of adapters on, drawn from a seed of its own. Sampling and scoring never drop anything."""
-    if not (found := dropouts(backbone)):
+    if not (found := adapter_dropouts(backbone)):
         yield
         return
     with seeded(seed, backbone.device):
@@ -336,8 +336,7 @@ def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
                 module.eval()
 
 
-def dropouts(backbone: Backbone) -> list[nn.Dropout]:
-    """Those of adapters."""
+def adapter_dropouts(backbone: Backbone) -> list[nn.Dropout]:
     return [m for n, m in backbone.named_modules() if "lora_dropout" in n and isinstance(m, nn.Dropout)]
 
 

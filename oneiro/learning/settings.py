@@ -96,9 +96,9 @@ class LearnerSettings(Settings):
     """How processes that torchrun starts share an update. data: every rank has all weights and takes a part of the
     rows. fsdp: weights, gradients and the optimiser's state are sharded too (FSDP2). A single process needs neither.
     """
-    threads: int = Field(1, ge=1)
+    update_threads: int = Field(1, ge=1)
     """Threads that share an update of a small model (under 8 million parameters) on a CPU, each with a part of the
-    rows; adapters that drop out have one. What an update keeps grows with it.
+    rows. Adapters with dropout have one. Memory of an update grows with it.
     """
     optimiser: OptimiserSettings = OptimiserSettings()
     loss: LossSettings = LossSettings()

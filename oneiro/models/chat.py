@@ -23,10 +23,10 @@ CHATML = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-REMEMBERED = 65536
+MAX_CACHED_TEXTS = 65536
 """Texts whose ids are kept."""
-WORTH_A_THREAD = 20_000
-"""Characters: about ten milliseconds."""
+MIN_CHARS_PER_THREAD = 20_000
+"""About ten milliseconds."""
 _SYSTEM, _USER, _REPLY, _AGAIN = (f"\ue000{name}\ue001" for name in ("system", "user", "reply", "again"))
 
 
@@ -92,7 +92,7 @@ class ChatFormat:
         """Ids of each text: new ones on all cores at once, since a page takes milliseconds."""
         known = self._ids
         new = [text for text in dict.fromkeys(texts) if text not in known]
-        if len(known) + len(new) > REMEMBERED:
+        if len(known) + len(new) > MAX_CACHED_TEXTS:
             # Not cleared: another thread may be reading it.
             known, new = {}, list(dict.fromkeys(texts))
             self._ids = known
@@ -109,9 +109,9 @@ class ChatFormat:
         def ids(part: list[str]) -> list[Tokens]:
             return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(part, add_special_tokens=False)]
 
-        several = sum(map(len, texts)) // WORTH_A_THREAD
-        several = min(several, threads.cores()) if several > 1 else 1
-        if several == 1:
+        several = min(len(texts), sum(map(len, texts)) // MIN_CHARS_PER_THREAD)
+        several = min(several, threads.cores()) if several > 1 else several  # counting cores takes a while
+        if several < 2:
             return ids(texts)
         # Threads of our own: those of the tokenizer would warn at every fork.
         with ThreadPoolExecutor(several) as pool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pytest import MonkeyPatch
 
 from oneiro import worlds
 from oneiro.agents.evaluate import BANDS, lengths_row, measure
@@ -244,6 +245,19 @@ def test_a_world_that_raises_costs_its_own_episode_and_every_world_is_closed(whe
     if where != "close":
         assert describe_errors(episodes) == "1 of 3 episodes lost to errors: RuntimeError: broken"
         assert record(episodes[1])["error"] == "RuntimeError: broken" and describe_errors(whole) is None
+
+
+def test_a_text_that_cannot_be_encoded_costs_its_own_episode(tiny: LanguageModel, monkeypatch: MonkeyPatch) -> None:
+    reset = FrozenLake.reset
+
+    def broken(world: FrozenLake, *, seed: int, options: dict[str, Any]) -> Any:
+        state, info = reset(world, seed=seed, options=options)
+        return state + "\ud83d" * (seed == 1), info
+
+    monkeypatch.setattr(FrozenLake, "reset", broken)
+    chat = ChatFormat(tiny.tokenizer)
+    episodes = play(lake, attempts(3, 1, "train", 0), Fixed(write(["Right"], "a", "b")), BRIEF, chat)
+    assert [e.seed for e in episodes if e.finish_reason is FinishReason.ERROR] == [1]
 
 
 def test_a_world_that_never_works_is_one_line_and_a_policy_that_raises_leaves_nothing_open() -> None:

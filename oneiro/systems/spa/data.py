@@ -19,7 +19,7 @@ from oneiro.runtime.errors import OneiroError
 from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.worlds.base import World
 
-PREDICTED = {"next": "next_state", "present": "state", "shuffled": "other_state"}
+PREDICTED = {"next": "next_state", "present": "state", "shuffled": "shuffled_state"}
 """Where a turn has the state that takes the place of the predicted one."""
 STEPS = 10
 """Actions of a random walk that shows what a world's free text looks like."""
@@ -73,15 +73,19 @@ def rows_of(
     return rows if taught else []  # a row without loss would only cost time
 
 
-def deal_states(records: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
-    """The records, whose turns have as `other_state` the next state of some turn at the same level."""
+def shuffle_states(records: Iterable[dict[str, Any]], seed: int) -> list[dict[str, Any]]:
+    """The records, whose turns have as `shuffled_state` the next state of another turn at the same level.
+
+    It is never their own next state. Where a level has no other, it is the present one.
+    """
     kept, levels = list(records), dict[int, list[dict[str, Any]]]()
     for record in kept:
         levels.setdefault(record["seed"], []).extend(record["turns"])
     for level, turns in levels.items():
-        order = seeds.generator(seed, "other states", level).permutation(len(turns))
-        for turn, place in zip(turns, order.tolist(), strict=True):
-            turn["other_state"] = turns[place]["next_state"]
+        rng = seeds.generator(seed, "shuffled states", level)
+        for turn in turns:
+            others = [t["next_state"] for t in turns if t["next_state"] != turn["next_state"]] or [turn["state"]]
+            turn["shuffled_state"] = others[rng.integers(len(others))]
     return kept
 
 

@@ -37,7 +37,7 @@ from oneiro.runtime import seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.systems.side_by_side import side_by_side
-from oneiro.systems.spa.data import create_tiny, deal_states, rows_of
+from oneiro.systems.spa.data import create_tiny, rows_of, shuffle_states
 from oneiro.systems.spa.recipe import SpaRecipe, SpaVariant
 from oneiro.systems.spa.self_play import recorded_play, self_play, self_play_stage
 from oneiro.worlds.baselines import beyond_budget, budget_warning
@@ -157,7 +157,7 @@ class VariantRun:
         learned = self.learned_turns()
         played: Iterable[dict[str, Any]] = recorded_play(self.recipe, self.run, self.name)
         if self.variant.predict == "shuffled":
-            played = deal_states(played, self.recipe.seed)
+            played = shuffle_states(played, self.recipe.seed)
         for data in played:
             rows = rows_of(data, chat, self.dialogue, self.variant, self.response_prefix, keep_malformed, learned)
             if rows:

@@ -40,7 +40,7 @@ class SpaVariant(Settings):
     """Learn the dynamics in the recipe's `transfer_world`, and act in its `world`."""
     predict: Literal["next", "present", "shuffled"] = "next"
     """The state that takes the place of the predicted one in SFT. `present`, and `shuffled`, the next state of another
-    turn at the same level, are controls that write as many tokens and learn no dynamics.
+    turn at the same level, are controls: they write states too, and learn no dynamics.
     """
     true_states: bool = True
     """Put the true states in place of the imagined ones; without it the model learns its own beliefs."""

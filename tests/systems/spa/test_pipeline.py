@@ -21,7 +21,7 @@ from oneiro.recipe import load as load_recipe
 from oneiro.report.episodes import record
 from oneiro.rundir.run import Run
 from oneiro.runtime.errors import OneiroError
-from oneiro.systems.spa.data import deal_states, rows_of
+from oneiro.systems.spa.data import rows_of, shuffle_states
 from oneiro.systems.spa.recipe import VARIANTS
 from oneiro.systems.spa.self_play import lose_batch, play_batch, recorded_play, self_play
 from oneiro.worlds.baselines import mixture
@@ -189,18 +189,18 @@ def test_the_control_that_shuffles_predicts_the_next_states_of_other_turns_at_it
     tiny: LanguageModel, chat: ChatFormat
 ) -> None:
     dialogue = DialogueSettings(context="single", brief=True, max_turns=10, actions_per_turn=1)
-    dealt = deal_states(records(dialogue), 0)
-    assert dealt == deal_states(records(dialogue), 0)
-    written, moved = 0, 0
-    for found in dealt:
-        others = [turn["other_state"] for turn in found["turns"]]  # one attempt at each level
-        assert sorted(others) == sorted(turn["next_state"] for turn in found["turns"])
-        moved += sum(turn["other_state"] != turn["next_state"] for turn in found["turns"])
+    shuffled = shuffle_states(records(dialogue), 0)
+    assert shuffled == shuffle_states(records(dialogue), 0)
+    written = 0
+    for found in shuffled:
+        states = {turn["next_state"] for turn in found["turns"]}  # one attempt at each level
         rows = rows_of(found, chat, dialogue, VARIANTS["shuffled-next"], "<think>", False)
-        for other, row in zip(others, rows, strict=True):
+        for turn, row in zip(found["turns"], rows, strict=True):
+            other = turn["shuffled_state"]
+            assert other in states - {turn["next_state"]} if len(states) > 1 else other == turn["state"]
             assert f"<prediction>{other}</prediction>" in tiny.decode(row.tokens)
-            written += 1
-    assert moved > written / 4
+            written += len(states) > 1
+    assert written
 
 
 def test_a_growing_dialogue_becomes_one_row(chat: ChatFormat, tiny: LanguageModel) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING, TypeVar
 
 from torch import nn
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Module = TypeVar("Module", bound=nn.Module)
 
 
-class Crew:
+class ThreadParallel:
     """Copies of a learner, with a thread for each."""
 
     def __init__(self, learner: Learner, threads: int) -> None:
@@ -34,16 +34,18 @@ class Crew:
         """What `accumulate_part` of the learner itself does, with its copies."""
         for other in self.copies:
             for own, shared in zip(_parameters(other), _parameters(learner), strict=True):
-                own.data = shared.data  # a checkpoint may have brought other tensors
+                own.data, own.grad = shared.data, None  # a checkpoint may have brought other tensors
         first, *parts = ([scaled[i] for i in places] for places in portions(scaled, 1 + len(self.copies)))
         tasks = [self.pool.submit(o.accumulate_part, part) for o, part in zip(self.copies, parts, strict=True)]
-        statistics = learner.accumulate_part(first)
+        try:
+            statistics = learner.accumulate_part(first)
+        finally:
+            wait(tasks)  # nobody else may touch the copies meanwhile
         for other, task in zip(self.copies, tasks, strict=True):
             statistics.merge(task.result())
             for own, shared in zip(_parameters(other), _parameters(learner), strict=True):
                 if own.grad is not None:
                     shared.grad = own.grad if shared.grad is None else shared.grad.add_(own.grad)
-                    own.grad = None
         return statistics
 
 
@@ -57,8 +59,12 @@ def _copy(learner: Learner) -> Learner:
 
 def _share(module: Module) -> Module:
     """A copy of a module whose parameters are others with the same weights."""
-    own = {id(p): nn.Parameter(p.data, requires_grad=p.requires_grad) for p in module.parameters()}
-    return copy.deepcopy(module, dict(own))
+    known: dict[int, object] = {id(b): b for b in module.buffers()}
+    known |= {id(p): nn.Parameter(p.data, requires_grad=p.requires_grad) for p in module.parameters()}
+    for layer in module.modules():
+        if getattr(layer, "fused", False):
+            known[id(vars(layer)["projections"])] = [], []  # views of the whole weights, which would be copied
+    return copy.deepcopy(module, known)
 
 
 def _parameters(learner: Learner) -> list[nn.Parameter]:
