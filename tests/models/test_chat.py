@@ -36,7 +36,7 @@ def test_a_conversation_that_grows_is_the_template_rendered_anew(tiny: LanguageM
 def test_many_texts_are_encoded_as_each_alone(tiny: LanguageModel, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [f"go {'up and ' * (7 * number % 90)}down" for number in range(200)]
     alone = [tiny.encode(text) for text in texts]
-    monkeypatch.setattr(chats, "REMEMBERED", 150)  # more than may be kept
+    monkeypatch.setattr(chats, "MAX_CACHED_TEXTS", 150)  # more than may be kept
     for cores in (1, 3):
         monkeypatch.setattr(threads, "cores", lambda cores=cores: cores)
         chat = ChatFormat(tiny.tokenizer)
