@@ -32,8 +32,8 @@ class DialogueSettings(Settings):
     window: int = Field(2, ge=1)
     """Turns shown with `context: window`."""
     brief: bool = False
-    """No instructions: show the state and nothing else (with `context: window`, also the last states and what was done
-    in them). For small models that learn the task from examples, not from prose.
+    """No instructions: show a level's own rules, where it has such, and the state (with `context: window`, also the
+    last states and what was done in them). For small models that learn the task from examples, not from prose.
     """
     think: bool = True
     """Ask for thoughts."""
@@ -75,12 +75,16 @@ def show_state(state: str, settings: DialogueSettings) -> str:
 def first_message(world: World, state: str, settings: DialogueSettings) -> str:
     """What the agent reads before its first reply."""
     if settings.brief:
-        return show_state(state, settings)
+        return _after_rules(world, show_state(state, settings))
     rules = (
         f"{world.instruction}\nGive up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'. "
         f"You have {settings.max_turns} turns."
     )
     return f"{rules}\n\n{turn_message(1, state, world.config.max_actions, settings)}"
+
+
+def _after_rules(world: World, shown: str) -> str:
+    return f"{rules}\n\n{shown}" if (rules := world.level_rules) else shown
 
 
 def turn_message(turn: int, state: str, actions_left: int, settings: DialogueSettings) -> str:
@@ -113,7 +117,7 @@ def history_message(
     kept = past[-settings.window :] if settings.context == "window" else []
     if settings.brief:
         turns = [f"{show_state(before, settings)}\n{_list_actions(actions)}" for before, actions, _ in kept]
-        return "\n".join([*done, "\n\n".join([*turns, show_state(state, settings)])])
+        return _after_rules(world, "\n".join([*done, "\n\n".join([*turns, show_state(state, settings)])]))
     lines = [world.instruction, f"Give up to {settings.actions_per_turn} actions a turn, separated by '{SEPARATOR}'."]
     if done:
         lines += ["", "What you have done so far:", *done]

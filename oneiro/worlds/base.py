@@ -165,6 +165,11 @@ class World(Env[str, str], ABC):
     def instruction(self) -> str:
         """What a player is told before the first turn: goal, legend and actions, built from the effective settings."""
 
+    @property
+    def level_rules(self) -> str:
+        """The part of the instruction that differs between levels. A brief prompt shows it before the state."""
+        return ""
+
     def oracle(self) -> str | None:
         """The action an optimal player (or the one `oracle_is` names) takes now, or None where no action helps.
 

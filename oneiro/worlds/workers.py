@@ -187,7 +187,7 @@ class WorkerWorld(World):
         return _note_all(worlds, _ask_all(worlds, [("step", action) for action in actions]))
 
     instruction, actions, deterministic = _constant("instruction"), _constant("actions"), _constant("deterministic")
-    shared, has_oracle = _constant("shared"), _constant("has_oracle")
+    shared, has_oracle, level_rules = _constant("shared"), _constant("has_oracle"), _constant("level_rules")
     render, peek, parse = _method("render"), _method("peek"), _method("parse")
     oracle, ceiling = _method("oracle"), _method("ceiling")
 

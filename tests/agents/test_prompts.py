@@ -100,6 +100,23 @@ def test_a_brief_window_shows_the_last_states_and_what_was_done_in_them() -> Non
     assert "Left" not in single.shown[-1][-1]["content"]
 
 
+@pytest.mark.parametrize("name", ["physics", "rulebook"])
+@pytest.mark.parametrize("context", ["single", "full"])
+def test_a_brief_prompt_begins_with_the_rules_of_its_level(name: str, context: str) -> None:
+    def make() -> World:
+        return worlds.make(name)
+
+    policy, world = Saying(write(["?"])), make()
+    settings = DialogueSettings(context=context, world_model=False, max_turns=2, brief=True)  # type: ignore[arg-type]
+    for episode in play(make, attempts(2, 1, "train", 3), policy, settings):
+        state, _ = world.reset(seed=episode.seed, options={"split": "train"})
+        assert world.level_rules in world.instruction
+        assert episode.info["turns"][0]["message"] == f"{world.level_rules}\n\n{state}"
+    first, second = ({m["content"] for m in messages} for messages in (policy.shown[0], policy.shown[1]))
+    assert first.isdisjoint(second)  # another level, other rules
+    assert policy.shown[2][-1]["content"].startswith(next(iter(first)).partition("\n\n")[0]) == (context == "single")
+
+
 def test_without_thoughts_the_answer_alone_is_the_demanded_form() -> None:
     policy = Saying("<answer>Left</answer>")
     assert played(policy, think=False, world_model=False, max_turns=2).rewards == [0.0, 0.0]

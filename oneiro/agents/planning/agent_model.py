@@ -25,6 +25,7 @@ from oneiro.learning.learner import Learner
 from oneiro.learning.settings import LearnerSettings
 from oneiro.models.chat import ChatFormat
 from oneiro.runtime import seeds
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.base import Dynamics, Flaw, Imagined, Malformed
 from oneiro.worlds.base import World
@@ -119,6 +120,10 @@ class ImaginingAgent(Dynamics[str]):
     def __init__(self, metadata: AgentMetadata, engine: Engine, make_world: Callable[[], World]) -> None:
         self.metadata, self.engine, self.world = metadata, engine, make_world()
         self.world.reset(seed=0)  # its instruction may be part of the prompt
+        if self.world.level_rules:
+            raise OneiroError(
+                f"an agent cannot stand for the dynamics of world '{self.world.name}': every level has rules of its own"
+            )
         self.chat = ChatFormat(engine.language.tokenizer)
         self._replies = lru_cache(maxsize=256)(self._sample_replies)  # the same for all actions of a state
 

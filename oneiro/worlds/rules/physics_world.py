@@ -85,9 +85,15 @@ class PhysicsWorld(World):
         if self.config.view == "sight":
             lines.append("You see two tiles each up, right, down and left of the walker; | is the edge of the room.")
         if self.config.examples:
-            lines.append("Seen in other rooms with the same rules: how far the walker came by each word.")
-            lines += self.seen()
+            lines += [
+                "Seen in other rooms with the same rules: how far the walker came by each word.",
+                self.level_rules,
+            ]
         return "\n".join(lines)
+
+    @property
+    def level_rules(self) -> str:
+        return "\n".join(self.seen())
 
     def seen(self) -> list[str]:
         """Situations in other rooms, each with the displacement that follows each word."""

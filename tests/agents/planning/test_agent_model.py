@@ -12,6 +12,7 @@ from oneiro.agents.loading import AgentMetadata
 from oneiro.agents.planning.agent_model import ImaginingAgent
 from oneiro.agents.prompts import DialogueSettings
 from oneiro.models.language import LanguageModel
+from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import SamplingSettings
 from oneiro.worlds.registry import WorldChoice
@@ -29,6 +30,12 @@ def agent(tiny: LanguageModel) -> ImaginingAgent:
         response_prefix="<think><observation>{state}</observation>",
     )
     return ImaginingAgent(metadata, Engine(tiny, 8), world.maker())
+
+
+def test_rules_that_differ_between_levels_cannot_be_imagined(agent: ImaginingAgent) -> None:
+    metadata = agent.metadata.model_copy(update={"world": WorldChoice(name="physics")})
+    with pytest.raises(OneiroError, match="'physics': every level has rules of its own"):
+        ImaginingAgent(metadata, agent.engine, metadata.world.maker())
 
 
 def reply(action: str, prediction: str) -> replies.Reply:

@@ -130,11 +130,15 @@ class RulebookWorld(World):
             [
                 f"Bring the objects into the state that the goal names, within {self.config.max_actions} actions.",
                 f"Actions: {verbs}. X and Y are objects, named in full, such as {self.game.objects[0]}.",
-                f"The rules of this game, which holds no others:\n{book}",
+                f"The rules of this game, which holds no others:\n{self.level_rules}",
                 "An action's rules apply in this order; then the rules for whatever has changed; then, every third "
                 f"step, the rules of time, for each object. Numbers stay within 0 and {LARGEST}.",
             ]
         )
+
+    @property
+    def level_rules(self) -> str:
+        return str(self.game.book)
 
     def random_action(self, rng: np.random.Generator) -> str:
         actions = self.game.actions()
