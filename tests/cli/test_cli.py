@@ -389,7 +389,7 @@ def test_every_recipe_says_what_it_is_and_has_a_smoke_preset(name: str) -> None:
     assert cli.main(["run", name, "--dry-run"]) == 0
 
 
-WORLDS = ("2048", "bandit", "countdown", "cube", "math", "sokoban", "sudoku", "webshop")
+WORLDS = ("2048", "bandit", "countdown", "cube", "math", "physics", "sokoban", "sudoku", "webshop")
 SIMILAR = [*(f"spa/{world}" for world in WORLDS), "rlvr/video-single", "rlvr/video-multi"]
 """The demo's recipe with another world, and the video recipes, whose toy presets run in tests/tasks/video."""
 
