@@ -115,6 +115,7 @@ def begin(info: dict[str, Any], member: int = 0) -> Game:
     games.start_many([game])
     games.ask_many([game], DialogueSettings(**info["dialogue"]))
     if game.over:
+        game.close()
         raise RuntimeError(game.episode.info["error"])
     return game
 

@@ -323,16 +323,16 @@ class Statistics:
 @contextmanager
 def adapter_dropout(backbone: Backbone, seed: int) -> Iterator[None]:
     """Switch the dropout of adapters on, drawn from a seed of its own. Sampling and scoring never drop anything."""
-    if not (found := adapter_dropouts(backbone)):
+    if not (dropouts := adapter_dropouts(backbone)):
         yield
         return
     with seeded(seed, backbone.device):
-        for module in found:
+        for module in dropouts:
             module.train()
         try:
             yield
         finally:
-            for module in found:
+            for module in dropouts:
                 module.eval()
 
 

@@ -109,14 +109,14 @@ class ChatFormat:
         def ids(part: list[str]) -> list[Tokens]:
             return [np.array(one.ids, np.int32) for one in backend.encode_batch_fast(part, add_special_tokens=False)]
 
-        several = min(len(texts), sum(map(len, texts)) // MIN_CHARS_PER_THREAD)
-        several = min(several, threads.cores()) if several > 1 else several  # counting cores takes a while
-        if several < 2:
+        useful = min(len(texts), sum(map(len, texts)) // MIN_CHARS_PER_THREAD)
+        if useful < 2:
             return ids(texts)
+        count = min(useful, threads.cores())
         # Threads of our own: those of the tokenizer would warn at every fork.
-        with ThreadPoolExecutor(several) as pool:
-            parts = list(pool.map(ids, (texts[first::several] for first in range(several))))
-        return [parts[place % several][place // several] for place in range(len(texts))]
+        with ThreadPoolExecutor(count) as pool:
+            parts = list(pool.map(ids, (texts[first::count] for first in range(count))))
+        return [parts[place % count][place // count] for place in range(len(texts))]
 
     def opening(self, user: str, system: str = "") -> Tokens:
         """Ids up to the point where the first reply begins."""

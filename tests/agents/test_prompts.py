@@ -112,9 +112,10 @@ def test_a_brief_prompt_begins_with_the_rules_of_its_level(name: str, context: s
         state, _ = world.reset(seed=episode.seed, options={"split": "train"})
         assert world.level_rules in world.instruction
         assert episode.info["turns"][0]["message"] == f"{world.level_rules}\n\n{state}"
-    first, second = ({m["content"] for m in messages} for messages in (policy.shown[0], policy.shown[1]))
-    assert first.isdisjoint(second)  # another level, other rules
-    assert policy.shown[2][-1]["content"].startswith(next(iter(first)).partition("\n\n")[0]) == (context == "single")
+    first, other, second = (messages[-1]["content"] for messages in policy.shown[:3])  # two levels, then the next turn
+    rules = first.partition("\n\n")[0]
+    assert not other.startswith(rules)
+    assert second.startswith(rules) == (context == "single")  # a growing dialogue shows them once
 
 
 def test_without_thoughts_the_answer_alone_is_the_demanded_form() -> None:

@@ -31,7 +31,7 @@ def rows(count: int, seed: int = 0) -> list[Example]:
     return made
 
 
-def learned(threads: int, counts: tuple[int, ...] = (7, 2, 1)) -> tuple[list[dict[str, float]], list[Tensor]]:
+def train(threads: int, counts: tuple[int, ...] = (7, 2, 1)) -> tuple[list[dict[str, float]], list[Tensor]]:
     """What updates of so many rows report, and the weights they end in."""
     language = make_tiny()
     torch.manual_seed(0)
@@ -44,17 +44,17 @@ def learned(threads: int, counts: tuple[int, ...] = (7, 2, 1)) -> tuple[list[dic
 
 def test_two_or_three_threads_learn_what_one_does() -> None:
     """More rows than threads, then as many and fewer: a thread may have nothing to do."""
-    alone, expected = learned(1)
+    alone, expected = train(1)
     for threads in (2, 3):
-        together, found = learned(threads)
+        together, weights = train(threads)
         for one, other in zip(alone, together, strict=True):
             assert one == pytest.approx(other, rel=1e-4, abs=1e-6)
-        for a, b in zip(found, expected, strict=True):
+        for a, b in zip(weights, expected, strict=True):
             torch.testing.assert_close(a, b, atol=2e-4, rtol=1e-3)
 
 
 def test_the_same_rows_end_in_the_same_bits() -> None:
-    (first, weights), (second, again) = learned(2), learned(2)
+    (first, weights), (second, again) = train(2), train(2)
     assert first == second
     assert all(torch.equal(a, b) for a, b in zip(weights, again, strict=True))
 

@@ -59,12 +59,12 @@ def _copy(learner: Learner) -> Learner:
 
 def _share(module: Module) -> Module:
     """A copy of a module whose parameters are others with the same weights."""
-    known: dict[int, object] = {id(b): b for b in module.buffers()}
-    known |= {id(p): nn.Parameter(p.data, requires_grad=p.requires_grad) for p in module.parameters()}
+    copies: dict[int, object] = {id(b): b for b in module.buffers()}
+    copies |= {id(p): nn.Parameter(p.data, requires_grad=p.requires_grad) for p in module.parameters()}
     for layer in module.modules():
         if getattr(layer, "fused", False):
-            known[id(vars(layer)["projections"])] = [], []  # views of the whole weights, which would be copied
-    return copy.deepcopy(module, known)
+            copies[id(vars(layer)["projections"])] = [], []  # views of the whole weights, which would be copied
+    return copy.deepcopy(module, copies)
 
 
 def _parameters(learner: Learner) -> list[nn.Parameter]:

@@ -78,15 +78,15 @@ def shuffle_states(records: Iterable[dict[str, Any]], seed: int) -> list[dict[st
 
     It is never their own next state. Where a level has no other, it is the present one.
     """
-    kept, levels = list(records), dict[int, list[dict[str, Any]]]()
-    for record in kept:
+    episodes, levels = list(records), dict[int, list[dict[str, Any]]]()
+    for record in episodes:
         levels.setdefault(record["seed"], []).extend(record["turns"])
     for level, turns in levels.items():
         rng = seeds.generator(seed, "shuffled states", level)
         for turn in turns:
             others = [t["next_state"] for t in turns if t["next_state"] != turn["next_state"]] or [turn["state"]]
             turn["shuffled_state"] = others[rng.integers(len(others))]
-    return kept
+    return episodes
 
 
 def rephrase(message: str, dialogue: DialogueSettings) -> str:

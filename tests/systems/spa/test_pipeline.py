@@ -192,10 +192,10 @@ def test_the_control_that_shuffles_predicts_the_next_states_of_other_turns_at_it
     shuffled = shuffle_states(records(dialogue), 0)
     assert shuffled == shuffle_states(records(dialogue), 0)
     written = 0
-    for found in shuffled:
-        states = {turn["next_state"] for turn in found["turns"]}  # one attempt at each level
-        rows = rows_of(found, chat, dialogue, VARIANTS["shuffled-next"], "<think>", False)
-        for turn, row in zip(found["turns"], rows, strict=True):
+    for episode in shuffled:
+        states = {turn["next_state"] for turn in episode["turns"]}  # one attempt at each level
+        rows = rows_of(episode, chat, dialogue, VARIANTS["shuffled-next"], "<think>", False)
+        for turn, row in zip(episode["turns"], rows, strict=True):
             other = turn["shuffled_state"]
             assert other in states - {turn["next_state"]} if len(states) > 1 else other == turn["state"]
             assert f"<prediction>{other}</prediction>" in tiny.decode(row.tokens)
