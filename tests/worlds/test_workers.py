@@ -119,18 +119,8 @@ def test_a_worker_world_answers_as_the_world_it_holds() -> None:
             for _ in range(3):
                 assert there.random_action(rngs[0]) == here.random_action(rngs[1])
             assert there.step("Up") == here.step("Up")
-            for name in [
-                "seed",
-                "member",
-                "split",
-                "taken",
-                "over",
-                "remaining",
-                "actions",
-                "instruction",
-                "level_rules",
-                "state",
-            ]:
+            names = ("seed", "member", "split", "taken", "over", "remaining", "actions", "instruction", "level_rules")
+            for name in (*names, "state"):
                 assert getattr(there, name) == getattr(here, name), name
             assert (there.render(), there.oracle(), there.ceiling()) == (here.render(), here.oracle(), here.ceiling())
             assert there.parse(here.render()) == here.parse(here.render())
