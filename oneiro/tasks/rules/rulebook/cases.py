@@ -138,18 +138,19 @@ def choose(
     rng: np.random.Generator, game: RulebookGame, things: Things, clock: int, count: int, shares: Sequence[float]
 ) -> list[tuple[str, Outcome]]:
     """Different actions with what they do, as `shares` of the number of rules ask, where there are such."""
-    machine, groups = Machine(game.book), [list[tuple[str, Outcome]]() for _ in range(MOST_RULES + 1)]
+    machine, groups = Machine(game.book), [list[tuple[int, Outcome]]() for _ in range(MOST_RULES + 1)]
     moves = list(game.moves())
     for place in rng.permutation(len(moves)):
-        outcome = machine.step(things, clock, *moves[int(place)])
+        outcome = machine.step(things, clock, *moves[place])
         rules = min(MOST_RULES, outcome.rules) if outcome.things != things else 0
-        groups[rules].append((game.write(*moves[int(place)]), outcome))
+        groups[rules].append((place, outcome))
     chosen: list[tuple[str, Outcome]] = []
     while len(chosen) < count and any(groups):
         chances = np.array([share if group else 0.0 for share, group in zip(shares, groups, strict=True)])
         if not chances.any():
             chances = np.array([float(bool(group)) for group in groups])
-        chosen.append(groups[int(rng.choice(len(groups), p=chances / chances.sum()))].pop())
+        place, outcome = groups[int(rng.choice(len(groups), p=chances / chances.sum()))].pop()
+        chosen.append((game.write(*moves[place]), outcome))
     return chosen
 
 

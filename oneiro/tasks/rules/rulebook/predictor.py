@@ -23,7 +23,7 @@ from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, w
 from oneiro.tasks.textgame.parse import Prediction
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
-from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Ref, Things, Value, holds, write
+from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Ref, Rule, Things, Value, holds, write
 
 Context = Literal["rules", "examples", "both", "none"]
 NOTHING = "nothing"
@@ -55,7 +55,8 @@ class RulebookPredictorConfig(Settings):
     """1 for an exact answer; or half of that and half the overlap of true and claimed changes."""
     reason: bool = False
     """Answers begin with a trace: the rules that are looked at, each copied with the values that it finds and what it
-    does. Rules are numbered. Only what stands behind the trace is graded, and an answer without one counts too."""
+    does. Each part of a rule has its number. Only what stands behind the trace is graded, and an answer without one
+    counts too."""
     spaced: bool = False
     """A space before every word and sign, in prompts and answers. In the tokenizer of `tiny` a name is then one token,
     the same one in rules, states, actions and answers: a model from nothing need not learn that two are the same."""
@@ -78,9 +79,8 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         config, game = self.config, case.game
         parts = []
         if config.context in ("rules", "both"):
-            rules = [str(rule) for rule in (case.shown or game.book).rules]
-            # Numbers say which of two rules that begin alike a trace goes on with.
-            listed = [f"{place} {rule}" for place, rule in enumerate(rules, 1)] if config.reason else rules
+            rules = (case.shown or game.book).rules
+            listed = [number(rule, place) if config.reason else str(rule) for place, rule in enumerate(rules, 1)]
             parts.append("\n".join(["Rules:", *listed]))
         if config.observed:
             seen = "\n".join(describe_step(game, one) for one in case.examples[: config.observed])
@@ -191,7 +191,7 @@ def write_trace(case: RuleCase) -> str:
     """The rules that are looked at in a step: each as the book has it, then the objects that it is about, the values
     that its conditions find, up to one that fails, and what becomes of the value that it changes.
 
-    1 lak X Y: if not Y.full, Y.count -= X.count | gag kaz: kaz.full no ok, kaz.count 9 gag.count 6 -> 3
+    1 lak X Y: if 1 not Y.full, 1 Y.count -= X.count | gag kaz: kaz.full no ok, kaz.count 9 gag.count 6 -> 3
     """
     lines, last = list[str](), -1
     for one in case.outcome.attempts:
@@ -206,10 +206,18 @@ def write_trace(case: RuleCase) -> str:
             parts.append(
                 f"{_write_properties(objects, (rule.effect.ref, rule.effect.value), values)} {ARROW} {write(new)}"
             )
-        copied = f"{one.rule + 1} {rule} | " if one.rule != last else ""
+        copied = f"{number(rule, one.rule + 1)} | " if one.rule != last else ""
         lines.append(f"{copied}{' '.join(objects)}: {', '.join(parts)}")
         last = one.rule
     return "; ".join(lines)
+
+
+def number(rule: Rule, place: int) -> str:
+    """A rule with its number before each part: what was copied of it so far says what comes next, also where other
+    rules have the same words.
+    """
+    conditions = f"if {' and '.join(f'{place} {condition}' for condition in rule.conditions)}, "
+    return f"{place} {rule.trigger}: {conditions * bool(rule.conditions)}{place} {rule.effect}"
 
 
 def _write_properties(objects: Sequence[str], terms: Sequence[Value | Ref | None], values: Sequence[Value]) -> str:

@@ -67,10 +67,11 @@ REASONS = RulebookPredictorConfig(reason=True)
 def test_a_trace_copies_each_rule_and_shows_what_it_finds(spaced: bool) -> None:
     task, case = RulebookPredictor(REASONS.model_copy(update={"spaced": spaced})), case_of()
     trace = (
-        "1 zop X Y: if X.heat > 3, Y.heat += 2 | tok vud: tok.heat 5 ok, vud.heat 1 -> 3; "
-        "2 when X.heat changes: X.open flips | vud: vud.open yes -> no => "
+        "1 zop X Y: if 1 X.heat > 3, 1 Y.heat += 2 | tok vud: tok.heat 5 ok, vud.heat 1 -> 3; "
+        "2 when X.heat changes: 2 X.open flips | vud: vud.open yes -> no => "
     )
-    assert task.prompt(case)[0]["content"].replace(" ", "").startswith("Rules:\n1zopXY:")
+    prompt = "Rules:\n1 zop X Y: if 1 X.heat > 3, 1 Y.heat += 2\n2 when X.heat changes: 2 X.open flips\n"
+    assert task.shown(case).startswith(space(prompt) if spaced else prompt)
     expected = f"{trace}vud.heat 3; vud.open no"
     assert task.target(case) == (space(expected) if spaced else expected)
     assert task.reward(task.target(case), case).value == 1
@@ -83,8 +84,8 @@ def test_a_trace_stops_at_a_condition_that_fails_and_copies_a_rule_once_for_all_
     task = RulebookPredictor(REASONS)
     rules = "mib X: if X.heat > 3 and X.open, X.heat = 0\nevery 2 steps: if X.heat < 9, X.heat -= X.heat"
     trace = (
-        "1 mib X: if X.heat > 3 and X.open, X.heat = 0 | vud: vud.heat 1 fails; "
-        "2 every 2 steps: if X.heat < 9, X.heat -= X.heat | tok: tok.heat 5 ok, tok.heat 5 tok.heat 5 -> 0; "
+        "1 mib X: if 1 X.heat > 3 and 1 X.open, 1 X.heat = 0 | vud: vud.heat 1 fails; "
+        "2 every 2 steps: if 2 X.heat < 9, 2 X.heat -= X.heat | tok: tok.heat 5 ok, tok.heat 5 tok.heat 5 -> 0; "
         "vud: vud.heat 1 ok, vud.heat 1 vud.heat 1 -> 0 => tok.heat 0; vud.heat 0"
     )
     assert task.target(case_of(rules, "mib vud")) == trace
