@@ -138,19 +138,24 @@ def choose(
     rng: np.random.Generator, game: RulebookGame, things: Things, clock: int, count: int, shares: Sequence[float]
 ) -> list[tuple[str, Outcome]]:
     """Different actions with what they do, as `shares` of the number of rules ask, where there are such."""
-    machine, groups = Machine(game.book), [list[tuple[int, Outcome]]() for _ in range(MOST_RULES + 1)]
-    moves = list(game.moves())
-    for place in rng.permutation(len(moves)):
-        outcome = machine.step(things, clock, *moves[place])
-        rules = min(MOST_RULES, outcome.rules) if outcome.things != things else 0
-        groups[rules].append((place, outcome))
+    machine, moves = Machine(game.book), list(game.moves())
+    untried, groups = iter(rng.permutation(len(moves))), [list[tuple[int, Outcome]]() for _ in range(MOST_RULES + 1)]
+    open_groups = set(range(min(MOST_RULES, len(game.book.rules)) + 1))
     chosen: list[tuple[str, Outcome]] = []
-    while len(chosen) < count and any(groups):
-        chances = np.array([share if group else 0.0 for share, group in zip(shares, groups, strict=True)])
+    while len(chosen) < count and open_groups:
+        chances = np.array([share * (rules in open_groups) for rules, share in enumerate(shares)])
         if not chances.any():
-            chances = np.array([float(bool(group)) for group in groups])
-        place, outcome = groups[int(rng.choice(len(groups), p=chances / chances.sum()))].pop()
-        chosen.append((game.write(*moves[place]), outcome))
+            chances = np.array([float(rules in open_groups) for rules in range(MOST_RULES + 1)])
+        rules = int(rng.choice(len(chances), p=chances / chances.sum()))
+        # There are a hundred moves: those are carried out that it takes to find one.
+        while not groups[rules] and (place := next(untried, None)) is not None:
+            outcome = machine.step(things, clock, *moves[place])
+            groups[min(MOST_RULES, outcome.rules) if outcome.things != things else 0].append((place, outcome))
+        if groups[rules]:
+            place, outcome = groups[rules].pop()
+            chosen.append((game.write(*moves[place]), outcome))
+        else:
+            open_groups.remove(rules)
     return chosen
 
 
