@@ -23,7 +23,7 @@ from oneiro.tasks.rules.rulebook.cases import Observed, RuleCase, edits, obey, w
 from oneiro.tasks.textgame.parse import Prediction
 from oneiro.tasks.textgame.score import EXACT_SHARE, AnswerOutcome, AskedStep, judge
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
-from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Ref, Rule, Things, Value, holds, write
+from oneiro.worlds.rules.rulebook.language import LARGEST, Property, Ref, Things, Value, holds, write
 
 Context = Literal["rules", "examples", "both", "none"]
 NOTHING = "nothing"
@@ -80,7 +80,7 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         parts = []
         if config.context in ("rules", "both"):
             rules = (case.shown or game.book).rules
-            listed = [number(rule, place) if config.reason else str(rule) for place, rule in enumerate(rules, 1)]
+            listed = [rule.show(place if config.reason else None) for place, rule in enumerate(rules, 1)]
             parts.append("\n".join(["Rules:", *listed]))
         if config.observed:
             seen = "\n".join(describe_step(game, one) for one in case.examples[: config.observed])
@@ -206,18 +206,10 @@ def write_trace(case: RuleCase) -> str:
             parts.append(
                 f"{_write_properties(objects, (rule.effect.ref, rule.effect.value), values)} {ARROW} {write(new)}"
             )
-        copied = f"{number(rule, one.rule + 1)} | " if one.rule != last else ""
+        copied = f"{rule.show(one.rule + 1)} | " if one.rule != last else ""
         lines.append(f"{copied}{' '.join(objects)}: {', '.join(parts)}")
         last = one.rule
     return "; ".join(lines)
-
-
-def number(rule: Rule, place: int) -> str:
-    """A rule with its number before each part: what was copied of it so far says what comes next, also where other
-    rules have the same words.
-    """
-    conditions = f"if {' and '.join(f'{place} {condition}' for condition in rule.conditions)}, "
-    return f"{place} {rule.trigger}: {conditions * bool(rule.conditions)}{place} {rule.effect}"
 
 
 def _write_properties(objects: Sequence[str], terms: Sequence[Value | Ref | None], values: Sequence[Value]) -> str:

@@ -113,8 +113,15 @@ class Rule:
     effect: Effect
 
     def __str__(self) -> str:
-        conditions = f"if {' and '.join(map(str, self.conditions))}, " if self.conditions else ""
-        return f"{self.trigger}: {conditions}{self.effect}"
+        return self.show()
+
+    def show(self, number: int | None = None) -> str:
+        """Its text; with a number before each part: what was copied of it so far then says what comes next, also where
+        other rules have the same words.
+        """
+        mark = "" if number is None else f"{number} "
+        conditions = " and ".join(f"{mark}{condition}" for condition in self.conditions)
+        return f"{mark}{self.trigger}: {f'if {conditions}, ' if conditions else ''}{mark}{self.effect}"
 
 
 @dataclass(frozen=True)
