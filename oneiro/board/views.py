@@ -18,7 +18,7 @@ from oneiro.board.episodes import EpisodeRow
 from oneiro.board.folders import RunFolder
 from oneiro.report import plots
 from oneiro.report.episodes import MAX_PICTURE, PICTURE, Span, compare
-from oneiro.report.stats import bootstrap
+from oneiro.report.stats import bootstrap, paired
 from oneiro.report.table import Cell
 
 PER_PAGE = 50
@@ -262,13 +262,6 @@ def first_pair(places: Sequence[tuple[str, str, int]]) -> tuple[Any, Any]:
     return (evaluations[-1], evaluations[0]) if len(evaluations) > 1 else (None, None)
 
 
-def paired_difference(differences: Sequence[float]) -> Cell:
-    """The mean over cases with its interval. Where no case differs, resampling sees no spread: no interval."""
-    if len(set(differences)) <= 1:
-        return Cell(differences[0] if differences else None, n=len(differences))
-    return bootstrap(differences)
-
-
 def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> RunPairing:
     """Match by case; attempts at one case are averaged first, so that cases are what is drawn again."""
     mine, yours = _by_case(one), _by_case(other)
@@ -278,7 +271,7 @@ def pair(one: Sequence[EpisodeRow], other: Sequence[EpisodeRow]) -> RunPairing:
         left, right = (
             [fmean(float(getattr(row, value)) for row in side[case]) for case in shared] for side in (mine, yours)
         )
-        return bootstrap(left), bootstrap(right), paired_difference([b - a for a, b in zip(left, right, strict=True)])
+        return bootstrap(left), bootstrap(right), paired(right, left)
 
     apart, score = [], attrgetter("score")
     for case in shared:

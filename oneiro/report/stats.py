@@ -102,6 +102,17 @@ def clustered(values_N: ArrayLike, clusters_N: ArrayLike, seed: int = 0) -> Cell
     return Cell(mean, float(low), float(high), len(values))
 
 
+def paired(mine_N: ArrayLike, theirs_N: ArrayLike, clusters_N: ArrayLike | None = None, seed: int = 0) -> Cell:
+    """The mean of mine less theirs, case by case, with its interval over clusters of cases, or over cases.
+
+    Where no case differs resampling sees no spread, and a difference is no proportion: it gets no interval.
+    """
+    apart = np.subtract(mine_N, theirs_N, dtype=np.float64)
+    if len(apart) and not apart.any():
+        return Cell(0.0, n=len(apart))
+    return bootstrap(apart, seed) if clusters_N is None else clustered(apart, clusters_N, seed)
+
+
 def success_rate(success_LS: ArrayLike, seed: int = 0) -> Cell:
     """Success of `[levels, samples]` outcomes (pass@1), bootstrapped over levels."""
     return bootstrap(np.asarray(success_LS, np.float64).mean(axis=1), seed)

@@ -21,6 +21,15 @@ class OnTheWay(Settings):
     """Steps of RL between evaluations on the way, the first before any update; 0: only at the end."""
 
 
+class ControlSettings(SftContinuedSettings):
+    """On the prompts of RL."""
+
+    times: int = Field(1, ge=1)
+    """Questions for each one that RL had. 1: exactly RL's. More: also those that RL would have had next, since SFT has
+    time for many and learns the same few by heart.
+    """
+
+
 class RlvrRecipe(Recipe):
     """RL from verified rewards, whatever is predicted."""
 
@@ -32,7 +41,7 @@ class RlvrRecipe(Recipe):
     """Rows decoded at once."""
     rollout: RolloutSettings = RolloutSettings()
     rl: RlSettings = RlSettings()
-    sft_continued: SftContinuedSettings | None = None
+    sft_continued: ControlSettings | None = None
     """Train and measure the control of RL too; None: no control."""
     collapse_monitor: CollapseMonitorSettings = CollapseMonitorSettings(every=0)
     evaluation: OnTheWay = OnTheWay()

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from oneiro.report.stats import clustered
+from oneiro.report.stats import clustered, paired
 from oneiro.report.table import Cell, Table
 from oneiro.runtime.errors import OneiroError, first_line
 from oneiro.worlds.base import level_key
@@ -99,7 +99,7 @@ def compare(
     best = max(floors, key=lambda name: float(figures[name][main][part].mean()) if part.any() else 0.0)
     for name, values in figures.items():
         cells = [clustered(values[column][part], clusters[part]) for column in columns]
-        apart = None if name in floors else clustered((values[main] - figures[best][main])[part], clusters[part])
+        apart = None if name in floors else paired(values[main][part], figures[best][main][part], clusters[part])
         table.add(name, *cells, apart if apart is not None else Cell("best" if name == best else None))
     return table
 

@@ -113,11 +113,11 @@ class Task(ABC):
             return None
 
         def begin() -> tuple[LanguageModel, Sequence[Row]]:
-            """The weights that RL started from, and the true answers to every prompt that it sampled answers to."""
+            """The weights that RL started from, and the true answers to its prompts."""
             language = self.model(start)
             language = merge_adapters(language) if recipe.merge_lora else language
             steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
-            return language, self.control_rows(language, steps)
+            return language, self.control_rows(language, steps * settings.times)
 
         seconds = partial(stages.training_seconds, self.run, RL)
         stages.continue_sft(self.run, settings, begin, seconds, seeds.derive(recipe.seed, CONTINUED))

@@ -254,12 +254,6 @@ def test_a_pairing_averages_attempts_and_leaves_out_single_cases() -> None:
     assert [(gain, a.score, b.score) for gain, a, b in paired.parted] == [(0.5, 0.0, 1.0), (-0.5, 1.0, 0.0)]
 
 
-def test_a_difference_that_never_varies_has_no_interval() -> None:
-    assert views.paired_difference([0.0, 0.0, 0.0]) == Cell(0.0, n=3)
-    cell = views.paired_difference([0.0, 1.0, 0.0, 1.0] * 25)
-    assert cell.value == 0.5 and cell.low is not None and 0.38 < cell.low < 0.44
-
-
 def test_bars_hold_every_score_once() -> None:
     scores = [0.0, 0.0, 1.0, 0.9]
     assert [(bar.low, bar.count) for bar in draw.histogram(scores)] == [(0.0, 2), (0.9, 1), (1.0, 1)]

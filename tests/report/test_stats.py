@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from oneiro.report.stats import RESAMPLES, bootstrap, clustered, over_seeds, pass_at_k, pass_rate, success_rate, wilson
+from oneiro.report.stats import (
+    RESAMPLES,
+    bootstrap,
+    clustered,
+    over_seeds,
+    paired,
+    pass_at_k,
+    pass_rate,
+    success_rate,
+    wilson,
+)
 from oneiro.report.table import Cell
 from oneiro.runtime.seeds import generator
 
@@ -151,6 +161,17 @@ def test_clusters_of_one_are_the_ordinary_bootstrap() -> None:
     assert [cell.value, cell.low, cell.high] == pytest.approx([plain.value, plain.low, plain.high])
     assert cell.n == plain.n == 40
     assert clustered(values, np.arange(40)) == clustered(values, np.arange(40)) != cell
+
+
+def test_a_difference_is_over_pairs_and_has_no_interval_where_no_case_differs() -> None:
+    assert paired([0.0, 1.0, 0.3], [0.0, 1.0, 0.3]) == Cell(0.0, n=3)
+    assert paired([1, 0, 1, 0], [1, 0, 1, 0], ["a", "a", "b", "b"]) == Cell(0.0, n=4)
+    assert paired([], []).value is None
+    cell = paired([1.0] * 100, [1.0, 0.0] * 50)
+    assert cell.value == 0.5 and cell.low is not None and 0.38 < cell.low < 0.44
+    mine, theirs, clusters = [0, 1, 0, 0, 1], [1, 1, 0, 1, 1], [0, 0, 0, 1, 2]
+    apart = [-1, 0, 0, -1, 0]
+    assert paired(mine, theirs, clusters, seed=2) == clustered(apart, clusters, seed=2) != paired(mine, theirs, seed=2)
 
 
 def test_unanimous_clusters_have_wilsons_interval_over_clusters_and_one_alone_has_none() -> None:

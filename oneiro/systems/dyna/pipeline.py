@@ -246,7 +246,7 @@ def equal_steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[
         table.add(name, *cells, each, round(float(np.mean(ends))))
     if not {"mixed", "replay"} <= set(last):
         return table, []
-    gain = stats.bootstrap((last["mixed"] - last["replay"]).mean(axis=0))
+    gain = stats.paired(last["mixed"].mean(axis=0), last["replay"].mean(axis=0))
     return table, [f"At equal true steps, success of mixed less replay: {gain.words('{:+.1%}')}."]
 
 
@@ -278,7 +278,7 @@ def steps_table(variants: Mapping[str, Runs]) -> tuple[Table | None, list[str]]:
         # Repeat by repeat, since each has a play and a first policy of its own.
         first, last = real["rounds"][0], real["rounds"][-1]
         wanted, most = last["true_success"], last["true_steps"]
-        rise = stats.bootstrap(np.subtract(last["success"], first["success"]))
+        rise = stats.paired(last["success"], first["success"])
         if rise.low is None or rise.low <= 0:
             # Whoever stands where real-only stands has saved nothing if real-only went nowhere.
             notes.append(

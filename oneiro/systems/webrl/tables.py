@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from oneiro.learning import stages
 from oneiro.learning.stages import Curve
 from oneiro.report import stats
@@ -69,29 +67,19 @@ def paired_table(recipe: WebrlRecipe, last: dict[str, tuple[int, dict[str, Any]]
         "Paired differences on the same test tasks, last phase of each",
         ["difference", *recipe.splits],
         units=dict.fromkeys(recipe.splits, PERCENT),
-        note="95 % intervals: bootstrap over tasks, Wilson's where no task differs. An interval without 0 shows a "
+        note="95 % intervals: bootstrap over tasks, none where no task differs. An interval without 0 shows a "
         "difference on such tasks; how much another training seed changes is not in it",
     )
     if len(names) < 2:
         return table
     main = names[1]
+    mine = last[main][1]
     for other in names:
         if other != main:
-            cells = [
-                difference(last[main][1][split]["success"], last[other][1][split]["success"]) for split in recipe.splits
-            ]
+            theirs = last[other][1]
+            cells = [stats.paired(mine[split]["success"], theirs[split]["success"]) for split in recipe.splits]
             table.add(f"{main} - {other}", *cells)
     return table
-
-
-def difference(mine: Sequence[int], theirs: Sequence[int]) -> Cell:
-    """The mean difference over tasks, with its interval; where no task differs, Wilson's for the share that do."""
-    apart = np.asarray(mine, np.float64) - np.asarray(theirs, np.float64)
-    if not len(apart) or apart.any():
-        return stats.bootstrap(apart)
-    most = stats.wilson(0, len(apart)).high
-    assert most is not None
-    return Cell(0.0, -most, most, len(apart))
 
 
 def site_table(split: str, last: dict[str, tuple[int, dict[str, Any]]]) -> Table:

@@ -206,9 +206,8 @@ def change_table(before: Measured, after: Measured, episodes: NDArray[np.int64])
         # Of the mean, since single episodes may be near zero.
         scale = abs(float(first.mean())) or 1.0
         size = SCALES.get(key, 1.0)
-        table.add(
-            TITLES[key], size * float(first.mean()), size * float(last.mean()), stats.bootstrap((last - first) / scale)
-        )
+        change = stats.paired(last / scale, first / scale)
+        table.add(TITLES[key], size * float(first.mean()), size * float(last.mean()), change)
     return table
 
 

@@ -21,7 +21,7 @@ from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel
 from oneiro.models.video.tokenizer import images
 from oneiro.report.figures import save_gif
-from oneiro.report.stats import bootstrap
+from oneiro.report.stats import bootstrap, paired
 from oneiro.rundir.run import Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine, SamplingSettings
@@ -222,7 +222,7 @@ def verdict(
         return by_episode(rows[name].values["reward"].mean(axis=(1, 2)), evaluation.episodes)
 
     tuned = rewards(AFTER)
-    before, after, gain = bootstrap(rewards(BEFORE)), bootstrap(tuned), bootstrap(tuned - rewards(BEFORE))
+    before, after, gain = bootstrap(rewards(BEFORE)), bootstrap(tuned), paired(tuned, rewards(BEFORE))
     apart = intervals_apart(before.high, after.low)
     copy, best = (mean_of_episodes(rows[name].values["reward"], evaluation.episodes) for name in (COPY, CEILING))
     notes = [
@@ -240,7 +240,7 @@ def verdict(
             )
     for mine, other in ((AFTER, SHARPER[BEFORE]), (SHARPER[AFTER], SHARPER[BEFORE]), (AFTER, CONTROL)):
         if mine in rows and other in rows:
-            notes.append(f"{mine} minus {other}, paired: {bootstrap(rewards(mine) - rewards(other)).words('{:.4f}')}.")
+            notes.append(f"{mine} minus {other}, paired: {paired(rewards(mine), rewards(other)).words('{:.4f}')}.")
     return notes
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.report.stats import clustered
+from oneiro.report.stats import clustered, paired
 from oneiro.report.table import Cell, Table
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.webpage.predictor import WebPagePredictor
@@ -102,8 +102,7 @@ def _failures(cases: Sequence[PageTransition], inert: Any) -> dict[str, Any]:
 
 def difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> Cell:
     """F1 of one set of answers less that of another, step by step on those that change the page."""
-    apart = np.subtract(one["paired"]["f1"], other["paired"]["f1"])
-    return clustered(apart, one["paired"]["episodes"])
+    return paired(one["paired"]["f1"], other["paired"]["f1"], one["paired"]["episodes"])
 
 
 # Tables --------------------------------------------------------------------------------------------------------------

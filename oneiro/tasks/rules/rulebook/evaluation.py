@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from oneiro.report.stats import clustered
+from oneiro.report.stats import clustered, paired
 from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.runtime.seeds import generator
@@ -63,8 +63,7 @@ def book_of(case: RuleCase) -> str:
 def difference(one: Mapping[str, Any], other: Mapping[str, Any], at_least: int) -> Cell:
     """Exact answers of one row less those of another, question by question, where so many rules take part."""
     part = np.array(one["rules"]) >= at_least
-    apart = np.subtract(one["exact"], other["exact"])
-    return clustered(apart[part], np.array(one["books"])[part])
+    return paired(np.array(one["exact"])[part], np.array(other["exact"])[part], np.array(one["books"])[part])
 
 
 def acceptance(train: Sequence[RuleCase], test: Sequence[RuleCase]) -> dict[str, float]:

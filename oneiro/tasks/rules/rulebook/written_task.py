@@ -9,14 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-import numpy as np
-
 from oneiro.episode import Row
 from oneiro.learning.stages import Curve
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel
 from oneiro.models.metadata import ModelMetadata
-from oneiro.report.stats import bootstrap
+from oneiro.report.stats import bootstrap, paired
 from oneiro.report.table import Cell, Table
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
@@ -174,7 +172,7 @@ def verdict(measured: Mapping[str, dict[str, Any]]) -> list[str]:
     sentences = []
     for name, before in others:
         parts = [
-            f"{bootstrap(np.subtract(after['values'][column], before['values'][column])).words('{:+.1%}')} {column}"
+            f"{paired(after['values'][column], before['values'][column]).words('{:+.1%}')} {column}"
             for column in ("steps reproduced", "goals reached")
             if after["values"][column]
         ]
