@@ -192,9 +192,11 @@ def count_updates(
 ) -> int:
     """How many updates on so many of these rows fit into `seconds`, timed on a few; the weights given are spent."""
     learner, starts = Learner(language.backbone, settings, PACE_UPDATES + 2), list[float]()
-    for update in range(PACE_UPDATES + 2):
+    # Rows are made beforehand, as SFT makes them beside its updates.
+    examples = [Example.of(rows[place % len(rows)]) for place in range((PACE_UPDATES + 2) * batch)]
+    for place in range(0, len(examples), batch):
         starts.append(time.perf_counter())
-        learner.update([Example.of(rows[place % len(rows)]) for place in range(update * batch, (update + 1) * batch)])
+        learner.update(examples[place : place + batch])
     pace = (time.perf_counter() - starts[2]) / PACE_UPDATES
     return max(1, round(seconds / pace))
 

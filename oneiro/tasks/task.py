@@ -24,7 +24,7 @@ from oneiro.rundir.records import read_log
 from oneiro.rundir.run import METRICS, Run
 from oneiro.runtime import seeds
 from oneiro.sampling.engine import Engine
-from oneiro.tasks.answering import AnsweringModel, JudgedAnswer, describe, episode, means, play, true_rows
+from oneiro.tasks.answering import AnsweringModel, JudgedAnswer, LazyRows, describe, episode, means, play, true_rows
 from oneiro.tasks.base import Predictor
 from oneiro.tasks.recipe import AnsweringRecipe, RlvrRecipe
 
@@ -226,8 +226,9 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
 
     def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
         chat = ChatFormat(language.tokenizer)
-        cases = map(self.training_cases(chat), range(steps * self.recipe.rollout.prompts_per_step))
-        return list(true_rows(self.predictor, chat, cases))
+        case = self.training_cases(chat)
+        prompts = steps * self.recipe.rollout.prompts_per_step
+        return LazyRows(lambda number: true_rows(self.predictor, chat, [case(number)])[0], prompts)
 
     def model(self, stage: str | None) -> LanguageModel:
         return self.metadata.write(stages.weights_after(self.run, [stage], self.recipe.model))

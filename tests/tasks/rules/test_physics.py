@@ -336,7 +336,7 @@ def test_the_control_learns_from_the_prompts_of_rl_and_resumes_with_the_recorded
 ) -> None:
     info = json.loads((alone / "run.json").read_text())
     control = info["stages"]["sft-continued"]["result"]
-    assert control == {"rows": 8, "steps": info["stages"]["sft-continued-budget"]["result"]["steps"]}
+    assert control == {"rows": 2 * 8, "steps": info["stages"]["sft-continued-budget"]["result"]["steps"]}
     again = tmp_path / "again"
     shutil.copytree(alone, again)
     for stage in ("sft-continued", "evaluate-sft-continued", "compare"):
