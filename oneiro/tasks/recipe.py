@@ -22,7 +22,7 @@ class OnTheWay(Settings):
 
 
 class ControlSettings(SftContinuedSettings):
-    """On the prompts of RL."""
+    """The control learns the true answers to RL's questions."""
 
     times: int = Field(1, ge=1)
     """Questions for each one that RL had. 1: exactly RL's. More: also those that RL would have had next, since SFT has

@@ -167,7 +167,8 @@ def difference(one: str, other: str, repeats: Sequence[Mapping[str, Any]]) -> li
     """How far two rows are apart on the same levels, in words."""
     if not all(one in row and other in row for row in repeats):
         return []
-    gap = stats.paired(*(np.mean([row[name]["success"] for row in repeats], axis=0) for name in (one, other)))
+    mine, theirs = (np.mean([row[name]["success"] for row in repeats], axis=0) for name in (one, other))
+    gap = stats.paired(mine, theirs)
     value, *ends = [f"{100 * part:+.1f}" for part in (gap.value, gap.low, gap.high) if isinstance(part, float)]
     return [f"{one} less {other}: {value} points of success{f' ({ends[0]} to {ends[1]})' if ends else ''}."]
 
