@@ -42,9 +42,8 @@ test: $(VENV)/.installed-dev graphics browser
 	@$(MAKE) --no-print-directory pytest
 
 pytest: $(VENV)/.installed-dev
-	# One thread each: with more, threads of small operations wait for each other. One worker more than cores keeps
-	# them busy while a test waits, and keeps its share of a machine that does other work.
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST)
+	# One worker more than cores keeps them busy while a test waits, and keeps its share of a machine that does other work.
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(PYTEST)
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff format --check .
@@ -63,7 +62,7 @@ checkpoints: $(VENV)/.installed-dev
 
 # What `make test` leaves out: every variant, and long searches for rare faults. About an hour.
 thorough: $(VENV)/.installed-dev graphics browser
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n $(WORKERS) --dist worksteal -m thorough $(PYTEST)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m thorough $(PYTEST)
 
 # Errors put into the core on purpose, to see which the tests notice; the report is build/mutants.md.
 mutants: $(VENV)/.installed-dev

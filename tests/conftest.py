@@ -25,6 +25,10 @@ from oneiro.models.language import LanguageModel, ModelSettings, create_tiny
 TEXTS = ["P _ O G\n_ _ _ _\nLeft || Right || Up || Down user assistant system\n0123456789 hello world"] * 3
 
 
+# One thread each: tests run side by side, and some fork, which OpenMP's threads do not survive.
+os.environ["OMP_NUM_THREADS"] = "1"
+torch.set_num_threads(1)
+
 # The same examples in every run, and no limit in seconds: a busy machine is no error.
 settings.register_profile("oneiro", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("oneiro")
@@ -71,7 +75,6 @@ def finished_run(folder: Path, recipe: str, preset: str) -> Path:
     out = folder / f"{recipe.replace('/', '-')}-{preset}"
     with FileLock(f"{out}.lock"):
         if not (out / "report.html").exists():
-            torch.set_num_threads(1)
             before = global_generators()
             oneiro.run(recipe, out=out, overrides=[f"preset={preset}", *SHORTER.get(recipe, ())])
             assert global_generators() == before, f"{recipe} drew from a generator that is not its own"

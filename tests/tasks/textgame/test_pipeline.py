@@ -60,7 +60,7 @@ from tests.interruption import fingerprint, kill_in
 from tests.sampling.test_server import Host, choice, send
 
 COMMAND = [sys.executable, "-m", "oneiro"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+ENVIRONMENT = {**os.environ, "COLUMNS": "200"}
 
 
 def start(out: Path, *overrides: str) -> subprocess.Popen[bytes]:

@@ -58,7 +58,7 @@ from oneiro.worlds.robot.episodes import ActionBins, Episodes, RobotEpisode, ope
 from tests.interruption import fingerprint, kill_in
 
 COMMAND = [sys.executable, "-m", "oneiro"]
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200"}
+ENVIRONMENT = {**os.environ, "COLUMNS": "200"}
 BOTH = ("rlvr/video-single", "rlvr/video-multi")
 
 
