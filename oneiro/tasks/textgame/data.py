@@ -25,6 +25,7 @@ from oneiro.runtime import distributed, seeds
 from oneiro.runtime.errors import OneiroError
 from oneiro.runtime.seeds import generator
 from oneiro.tasks.answering import LazyRows, SharedPrompts, some
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
@@ -179,7 +180,8 @@ class TextGameData:
     """Rows of states that `train` does not have: all that training looks at."""
 
     def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
-        return TextGamePredictor(config, rules=self.train.rules, examples=self.examples)
+        memory = TextGameLookup(self.train, config.transition, config.output) if config.retrieval else None
+        return TextGamePredictor(config, rules=self.train.rules, examples=self.examples, memory=memory)
 
 
 def data_stage(recipe: TextGameRecipe, run: Run) -> dict[str, Any]:

@@ -166,9 +166,11 @@ def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[GameRules, Scen
 # Tables --------------------------------------------------------------------------------------------------------------
 
 
-def tables(recipe: TextGameRecipe, data: TextGameData, measured: Mapping[str, dict[str, Any]]) -> list[Table]:
+def tables(
+    recipe: TextGameRecipe, data: TextGameData, task: TextGamePredictor, measured: Mapping[str, dict[str, Any]]
+) -> list[Table]:
     """All tables: the baselines and ceilings, and the measured models under their names."""
-    evaluation, task = evaluation_of(recipe, data), data.predictor(recipe.task)
+    evaluation = evaluation_of(recipe, data)
     plans = None if recipe.data.own else recorded_plans(recipe)
     perfect = true_predictor(task) if plans is None else plans.baselines(task)["perfect"]
     baselines = task.baselines(data.train)
@@ -189,9 +191,6 @@ def beyond_tables(rows: dict[str, dict[str, Any]], note: str) -> list[Table]:
     deep = {name: row["depth"] for name, row in rows.items() if "depth" in row}
     planned = {name: row["planning"] for name, row in rows.items() if "planning" in row}
     return [*([depth_table(deep, note)] if deep else []), *([planning_table(planned)] if planned else [])]
-
-
-# Tables ---------------------------------------------------------------------------------------------------------------
 
 
 PARTS = ("unchanged", "changed", "overall")

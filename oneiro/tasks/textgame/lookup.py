@@ -11,6 +11,9 @@ changes. A game without cases is answered from other games, by command and named
 
 A whole step takes two lookups: what the command does, and what time then does to the resulting state, both from rows
 of the training data, which record the state in between.
+
+As a prompt's suggestion (`task.retrieval`) a training case is answered from other states only: its own answer would
+teach a model to copy.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ WORD = 2
 """What a differing word of the command counts; a differing fact counts 1. Chosen on ByteSized32's training rows."""
 CACHED_VIEWS = 4096
 """Views of asked states, or vectors of distances, that are kept for the next question."""
+FAR = 1 << 40
+"""The distance of what does not count."""
 CASES_TRIED = 64
 """Nearest cases that are tried until one fits."""
 
@@ -51,23 +56,31 @@ class TextGameLookup:
         """The answer as text. Uses of a transition only what its question shows."""
         return answer(self.predict(case), self.kind, self.output)
 
-    def predict(self, case: Situation) -> AskedStep:
-        """The states and scores before and after; `after` is what the nearest case says."""
+    def suggest(self, case: Situation) -> str:
+        """The answer of a prompt's suggestion: a training case sees nothing of its own state."""
+        return answer(
+            self.predict(case, others=isinstance(case, Transition) and case.split == "train"), self.kind, self.output
+        )
+
+    def predict(self, case: Situation, others: bool = False) -> AskedStep:
+        """The states and scores before and after; `after` is what the nearest case says, with `others` the nearest one
+        from another state.
+        """
         if self.kind == "tick":
             before = case.after_action if isinstance(case, Transition) else case.state
-            return AskedStep(before, self._tick(case, before))
+            return AskedStep(before, self._tick(case, before, others))
         if self.kind == "score":
             after = case.after if isinstance(case, Transition) else case.state
-            return AskedStep(case.state, case.state, case.score, self._command(case, after)[1])
+            return AskedStep(case.state, case.state, case.score, self._command(case, others, after)[1])
+        state, score = self._command(case, others)
         if self.kind == "action":
-            return AskedStep(case.state, self._command(case)[0])
-        state, score = self._command(case)
-        return AskedStep(case.state, self._tick(case, state), case.score, score)
+            return AskedStep(case.state, state)
+        return AskedStep(case.state, self._tick(case, state, others), case.score, score)
 
-    def _command(self, case: Situation, after: State | None = None) -> tuple[State, Score]:
+    def _command(self, case: Situation, others: bool, after: State | None = None) -> tuple[State, Score]:
         """The state and the score that the nearest command leads to."""
         seen = self.index.view(case.state)
-        for nearest in self.index.nearest(case, seen, after):
+        for nearest in self.index.nearest(case, seen, others, after):
             known = self.index.view(nearest.state)
             named = known.args(nearest.action), seen.args(case.action)
             pairing = Pairing(known, seen, *named, nearest.uuid_base, case.uuid_base)
@@ -76,10 +89,10 @@ class TextGameLookup:
                 return state, pairing.score(nearest, case.score) if nearest.game == case.game else case.score
         return case.state, case.score
 
-    def _tick(self, case: Situation, before: State) -> State:
+    def _tick(self, case: Situation, before: State, others: bool) -> State:
         """The state after time has passed, by the nearest state of the game."""
         seen = StateView(before)
-        for nearest in self.index.nearest_in_time(case.game, seen):
+        for nearest in self.index.nearest_in_time(case.game, seen, others):
             bases = _free(nearest.after_action, nearest.uuid_base), _free(before, case.uuid_base)
             pairing = Pairing(self.index.view(nearest.after_action), seen, (), (), *bases)
             if (state := transfer(nearest.after_action, nearest.after, pairing, before)) is not None:
@@ -157,8 +170,12 @@ class _Index:
             games[verb, count].append(columns)
         return {key: np.concatenate(parts, axis=1) for key, parts in games.items()}
 
-    def nearest(self, case: Situation, seen: StateView, after: State | None = None) -> Iterator[Transition]:
-        """The nearest cases by command and state, and by the state after where that is known too; nearest first."""
+    def nearest(
+        self, case: Situation, seen: StateView, others: bool = False, after: State | None = None
+    ) -> Iterator[Transition]:
+        """The nearest cases by command and state, and by the state after where that is known too; nearest first. With
+        `others` only cases from another state.
+        """
         verb, words, args = seen.command(case.action)
         own = case.game in self.states
         columns = self.columns.get((case.game, verb, len(args))) if own else self.everywhere.get((verb, len(args)))
@@ -171,13 +188,18 @@ class _Index:
             distance = distance + self.states[case.game].distances(seen.facts)[columns[1]]
         if own and after is not None:
             distance = distance + self.afters[case.game].distances(self.view(after).facts)[columns[2]]
-        for place in np.argsort(distance, kind="stable")[:CASES_TRIED]:
-            yield self.cases[int(columns[0][place])]
+        if own and others:
+            distance = np.where(columns[1] == self.states[case.game].numbers.get(seen.facts, -1), FAR, distance)
+        for place in _closest(distance):
+            if distance[place] < FAR:
+                yield self.cases[int(columns[0][place])]
 
-    def nearest_in_time(self, game: str, seen: StateView) -> Iterator[Transition]:
+    def nearest_in_time(self, game: str, seen: StateView, others: bool = False) -> Iterator[Transition]:
         if game in self.moments:
-            for moment in np.argsort(self.moments[game].distances(seen.facts), kind="stable")[:CASES_TRIED]:
-                yield self.cases[self.moment[game, int(moment)]]
+            distances = self.moments[game].distances(seen.facts)
+            for moment in _closest(distances):
+                if distances[moment] or not others:
+                    yield self.cases[self.moment[game, int(moment)]]
 
     def view(self, state: State) -> StateView:
         """A state as it is looked at, kept for a while: many commands are asked in each."""
@@ -186,6 +208,14 @@ class _Index:
                 self.views.clear()
             view = self.views[id(state)] = StateView(state)
         return view
+
+
+def _closest(distances: Numbers) -> Numbers:
+    """The places of the nearest `CASES_TRIED`, nearest first; of equally near ones the first."""
+    places = np.arange(len(distances))
+    if len(distances) > CASES_TRIED:
+        places = np.flatnonzero(distances <= np.partition(distances, CASES_TRIED - 1)[CASES_TRIED - 1])
+    return places[np.argsort(distances[places], kind="stable")][:CASES_TRIED]
 
 
 class _Interned:

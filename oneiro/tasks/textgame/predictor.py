@@ -68,6 +68,8 @@ class TextGamePredictorConfig(Settings):
     """How states are written: compact JSON, or Python's printing as in the public prompts."""
     reasoning: bool = False
     """Whether the model is to think in words first and mark its answer."""
+    retrieval: bool = False
+    """Whether prompts show what the nearest training step suggests: the lookup's answer, which may be wrong."""
     brief: bool = False
     """Leave out the general instructions: for small models that are fine-tuned on the task."""
     scorer: Scorer = "strict"
@@ -96,10 +98,11 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         *,
         rules: Rules | None = None,
         examples: Sequence[Transition] = (),
+        memory: TextGameLookup | None = None,
     ) -> None:
         self.config = config if config is not None else TextGamePredictorConfig()
         self.rules: Rules = rules or {}
-        self.examples = list(examples)
+        self.examples, self.memory = list(examples), memory
         self._openings: dict[tuple[str, str], str] = {}
 
     @property
@@ -110,6 +113,12 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     def prompt(self, case: Situation) -> Messages:
         """One user message: instructions, example, rules, and the situation."""
         situation = situation_text(case, self._question(case), self.config.transition, self.config.layout)
+        if self.config.retrieval:
+            if self.memory is None:
+                raise OneiroError(
+                    "a model with task.retrieval answers only in its own run, which has the training steps"
+                )
+            situation += f"\nSuggestion: {self.memory.suggest(case)}"
         return [{"role": "user", "content": f"{self._opening(case.game, case.task)}{situation}"}]
 
     def target(self, case: Transition) -> str:
@@ -167,8 +176,12 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def baselines(self, train: Sequence[Transition] = ()) -> dict[str, Callable[[Transition], str]]:
         """The answer that nothing changes, a lookup among training rows, and the true answer."""
-        lookup = {"lookup": TextGameLookup(train, self.config.transition, self.config.output)} if len(train) else {}
-        return {"no change": self.no_change, **lookup, "perfect": self.perfect}
+        lookup = self.memory or TextGameLookup(train, self.config.transition, self.config.output)
+        return {
+            "no change": self.no_change,
+            **({"lookup": lookup} if len(train) else {}),
+            "perfect": self.perfect,
+        }
 
     def no_change(self, case: Situation) -> str:
         step = self._question(case)
@@ -195,7 +208,9 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def _write_opening(self, game: str, task: str) -> str:
         config = self.config
-        parts = [] if config.brief else [instructions(config.transition, config.output, config.reasoning)]
+        parts = (
+            [] if config.brief else [instructions(config.transition, config.output, config.reasoning, config.retrieval)]
+        )
         if config.example and self._shown:
             parts.append(self._example_block)
         rules = rules_text(self.rules, config.rules, game)

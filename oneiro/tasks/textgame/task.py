@@ -120,7 +120,7 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         return measured
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        tables = evaluation.tables(self.recipe, self.data, measured)
+        tables = evaluation.tables(self.recipe, self.data, self.predictor, measured)
         return {"tables": [table.data() for table in tables], "notes": verdict(measured)}
 
 

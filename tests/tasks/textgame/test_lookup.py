@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.base import Malformed
 from oneiro.tasks.textgame.accuracy import FORMS, evaluate_answers
 from oneiro.tasks.textgame.lookup import TextGameLookup
@@ -142,6 +143,33 @@ def test_what_the_command_and_what_time_do_are_looked_up_apart() -> None:
     ]
     asked = ask(kitchen(heat=30), "press lamp (ID: 2)")
     assert same_state(found(TextGameLookup(cases), asked), kitchen(light=True, heat=35))
+
+
+def test_a_suggestion_for_a_training_case_comes_from_other_states() -> None:
+    """TAKE itself would say what to answer. In a warmer kitchen nothing can be taken, and time warms."""
+    warm = step(kitchen(heat=30), TAKE.action, kitchen(heat=30), kitchen(heat=35))
+    lookup = TextGameLookup([warm, TAKE], output="edits")
+    task = TextGamePredictor(TextGamePredictorConfig(output="edits", rules="none", retrieval=True), memory=lookup)
+
+    def suggested(case: Transition) -> State:
+        (message,) = task.prompt(case)
+        asked, text = message["content"].rsplit("\nSuggestion: ", 1)
+        assert asked.endswith(f"Command: {case.action}") and "may be wrong" in asked
+        prediction = task.parse(text, case)
+        assert not isinstance(prediction, Malformed)
+        return list(prediction.state)
+
+    assert same_state(suggested(TAKE), kitchen(heat=25))
+    assert same_state(suggested(replace(TAKE, split="test")), TAKE.after)
+
+    cool = step(kitchen(heat=50), "wait", kitchen(heat=50), kitchen(heat=45))
+    time = TextGameLookup([warm, cool], "tick", "full")
+    assert '"heat":45' in time.suggest(replace(cool, split="test")) and '"heat":55' in time.suggest(cool)
+
+
+def test_a_model_with_suggestions_needs_training_steps() -> None:
+    with pytest.raises(OneiroError, match="only in its own run"):
+        TextGamePredictor(TextGamePredictorConfig(rules="none", retrieval=True)).prompt(TAKE)
 
 
 def test_scores_are_transferred_as_changes_and_stay_in_games_without_cases() -> None:
