@@ -178,10 +178,30 @@ class TextGameData:
     examples: Sequence[Transition]
     validation: Sequence[Transition] = ()
     """Rows of states that `train` does not have: all that training looks at."""
+    own: Dataset | None = None
+    """Training rows of held-out games: a lookup may be given some of them, a model never learns from them."""
 
     def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
         memory = TextGameLookup(self.train, config.transition, config.output) if config.retrieval else None
         return TextGamePredictor(config, rules=self.train.rules, examples=self.examples, memory=memory)
+
+    def memories(self, recipe: TextGameRecipe) -> dict[int, TextGameLookup]:
+        """Lookups that know, besides `train`, so many steps of each held-out game: by that number."""
+        counts = recipe.evaluation.own_steps
+        if not counts:
+            return {}
+        if self.own is None or not self.own.games:
+            raise OneiroError(
+                "evaluation.own_steps needs data.held_out and an imported folder with their training rows"
+            )
+        kind, seed = recipe.task.transition, seeds.derive(recipe.seed, "own steps")
+        order = Balanced(self.own, kind, changed_share=recipe.sampler.changed_share, seed=seed)
+        known = [self.own.rows[order.row(number)] for number in range(max(counts) * len(self.own.games))]
+        first = {count: known[: count * len(self.own.games)] for count in counts}
+        return {
+            count: TextGameLookup(replace(self.train, rows=[*self.train.rows, *rows]), kind, recipe.task.output)
+            for count, rows in first.items()
+        }
 
 
 def data_stage(recipe: TextGameRecipe, run: Run) -> dict[str, Any]:
@@ -210,13 +230,15 @@ def open_data(settings: TextGameDataSettings, run: Run) -> TextGameData:
     there = splits(folder)
     train, test = open_dataset(folder, "train"), open_dataset(folder, "test")
     unseen = open_dataset(folder, UNSEEN) if UNSEEN in there else None
+    own = None
     if not settings.own:
         require_games(settings.held_out, folder, train, test, unseen)
+        own = train.only(set(settings.held_out) & set(train.games))
         train = train.only([game for game in settings.games or train.games if game not in settings.held_out])
         wanted = {*settings.games, *settings.held_out} & set(test.games)
         test = test.only(wanted) if settings.games else test
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in there else []
-    return TextGameData(train, test, unseen, examples)
+    return TextGameData(train, test, unseen, examples, own=own)
 
 
 def with_validation(data: TextGameData, seed: int) -> TextGameData:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ from oneiro.runtime import seeds
 from oneiro.tasks.answering import AT_ONCE
 from oneiro.tasks.textgame.accuracy import Answers, evaluate_answers, published_rows, start_states
 from oneiro.tasks.textgame.data import TextGameData, some_rows
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.model import TextGameModel
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor
 from oneiro.tasks.textgame.recipe import TextGameRecipe
@@ -123,6 +124,24 @@ def evaluate_samples(
     return {"samples": count, **shares}
 
 
+def by_own_steps(
+    recipe: TextGameRecipe,
+    data: TextGameData,
+    memories: Mapping[int, TextGameLookup],
+    predict: Callable[[TextGameLookup], Predict],
+) -> dict[int, dict[str, Any]]:
+    """How many clean test steps of held-out games that change something are right, by what the lookup knows of the
+    games.
+    """
+    task, held_out = TextGamePredictor(recipe.task), recipe.data.held_out
+    cases = [case for case in data.test if case.game in held_out and task.changes(case) and case.duplicate is False]
+    games = np.array([case.game for case in cases])
+    return {
+        count: vars(stats.clustered(np.array([*map(task.exact, predict(memory)(cases), cases)], float), games))
+        for count, memory in memories.items()
+    }
+
+
 # Beyond one step -----------------------------------------------------------------------------------------------------
 
 
@@ -167,7 +186,11 @@ def levels(recipe: TextGameRecipe, count: int) -> Iterator[tuple[GameRules, Scen
 
 
 def tables(
-    recipe: TextGameRecipe, data: TextGameData, task: TextGamePredictor, measured: Mapping[str, dict[str, Any]]
+    recipe: TextGameRecipe,
+    data: TextGameData,
+    task: TextGamePredictor,
+    memories: Mapping[int, TextGameLookup],
+    measured: Mapping[str, dict[str, Any]],
 ) -> list[Table]:
     """All tables: the baselines and ceilings, and the measured models under their names."""
     evaluation = evaluation_of(recipe, data)
@@ -183,6 +206,9 @@ def tables(
     compared = evaluation.compare(task, rows, recipe.task.scorer, baselines)
     drawn = {name: row["sampled"] for name, row in measured.items() if "sampled" in row}
     further = beyond_tables({**trivial, **measured}, plans.note if plans is not None else "")
+    if memories:
+        known = {"lookup": by_own_steps(recipe, data, memories, lambda memory: lambda cases: [*map(memory, cases)])}
+        further.append(own_steps_table(known | {name: row["own_steps"] for name, row in measured.items()}))
     return [*step_tables(compared), *([sampled_table(drawn, over="start states")] if drawn else []), *further]
 
 
@@ -322,6 +348,20 @@ def depth_table(rows: dict[str, list[dict[str, Any]]], note: str = "") -> Table:
     )
     for steps in zip(*rows.values(), strict=True):
         table.add(str(steps[0]["depth"]), *(cell(step["unbroken"]) for step in steps))
+    return table
+
+
+def own_steps_table(rows: Mapping[str, Mapping[Any, dict[str, Any]]]) -> Table:
+    """What `by_own_steps` found. Numbers of steps are texts where a run wrote them down."""
+    counts = [str(count) for count in next(iter(rows.values()))]
+    table = Table(
+        "Held-out games: clean changed steps exact, by how many of a game's own steps the lookup knows",
+        ["answers", *counts],
+        dict.fromkeys(counts, "%"),
+        note="Without task.retrieval a model sees nothing of them. Intervals are over games.",
+    )
+    for name, found in rows.items():
+        table.add(name, *(Cell(**cell) for cell in found.values()))
     return table
 
 

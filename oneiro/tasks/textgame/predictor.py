@@ -105,6 +105,10 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         self.examples, self.memory = list(examples), memory
         self._openings: dict[tuple[str, str], str] = {}
 
+    def knowing(self, memory: TextGameLookup) -> TextGamePredictor:
+        """The same with another memory behind its suggestions."""
+        return TextGamePredictor(self.config, rules=self.rules, examples=self.examples, memory=memory)
+
     @property
     def reward_range(self) -> tuple[float, float]:
         """0..1; the published task-specific reward reaches 1.3."""

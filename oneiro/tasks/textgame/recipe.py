@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -85,6 +85,8 @@ class TextGameEvaluationSettings(AnswerEvaluationSettings):
     """Validation rows of an evaluation on the way."""
     samples: int = Field(0, ge=0)
     """Answers to each test row that are sampled as RL samples them, besides the greedy one."""
+    own_steps: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Held-out games are asked again, the lookup knowing so many of each game's own steps; for imported data."""
     depth: int = Field(8, ge=1)
     """Steps of a winning plan that are simulated; plans are of unseen levels, or among recorded steps."""
 

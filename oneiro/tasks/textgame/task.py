@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -31,6 +32,7 @@ from oneiro.tasks.textgame.data import (
     true_rows,
     with_validation,
 )
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.model import TEXTS, TextGameMetadata, create_tiny
 from oneiro.tasks.textgame.predictor import TextGamePredictor
 from oneiro.tasks.textgame.recipe import TextGameRecipe
@@ -63,6 +65,10 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
     @cached_property
     def predictor(self) -> TextGamePredictor:
         return self.data.predictor(self.recipe.task)
+
+    @cached_property
+    def memories(self) -> dict[int, TextGameLookup]:
+        return self.data.memories(self.recipe)
 
     @property
     def metadata(self) -> TextGameMetadata:
@@ -114,13 +120,17 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         if recipe.evaluation.samples:
             measured["sampled"] = evaluation.evaluate_samples(recipe, self.run, model, steps.cases, stage)
         measured |= evaluation.beyond(recipe, task, model)
+        if self.memories:
+            measured["own_steps"] = evaluation.by_own_steps(
+                recipe, self.data, self.memories, lambda memory: replace(model, task=task.knowing(memory))
+            )
         parts = measured["steps"]["all"]
         shown = ", ".join(f"{part} {cell['accuracy']:.1f} %" for part, cell in parts.items() if cell["cases"])
         self.run.say(f"{name}: exact answers to test rows: {shown}")
         return measured
 
     def compare(self, measured: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-        tables = evaluation.tables(self.recipe, self.data, self.predictor, measured)
+        tables = evaluation.tables(self.recipe, self.data, self.predictor, self.memories, measured)
         return {"tables": [table.data() for table in tables], "notes": verdict(measured)}
 
 

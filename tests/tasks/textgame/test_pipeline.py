@@ -46,7 +46,15 @@ from oneiro.tasks.textgame.data import (
     true_rows,
 )
 from oneiro.tasks.textgame.data import record as record_games
-from oneiro.tasks.textgame.evaluation import StepEvaluation, beyond, levels, tables
+from oneiro.tasks.textgame.evaluation import (
+    StepEvaluation,
+    beyond,
+    by_own_steps,
+    levels,
+    own_steps_table,
+    tables,
+)
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.model import TextGameModel, pieces
 from oneiro.tasks.textgame.predictor import TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
@@ -380,6 +388,30 @@ def test_a_held_out_game_that_an_imported_folder_does_not_have_is_named(folder: 
         assert open_data(recipe.data, run).train.games == ["do-laundry"]
 
 
+def test_the_lookup_may_know_some_steps_of_a_held_out_game(folder: Path, tmp_path: Path) -> None:
+    """Nothing is trained on them, and the more it knows the more it gets right; the table has a column for each."""
+    recipe = from_folder(folder, "data.held_out=[bake-bread]", "evaluation.own_steps=[0,4,200]", "task.retrieval=true")
+    with Run.open(tmp_path / "run", recipe) as run:
+        data = open_data(recipe.data, run)
+    assert data.own is not None and data.own.games == ["bake-bread"] and data.train.games == ["do-laundry"]
+    memories = data.memories(recipe)
+    known = {count: len(memory.index.cases) - len(data.train) for count, memory in memories.items()}
+    assert known == {0: 0, 4: 4, 200: 200}
+    found = by_own_steps(recipe, data, memories, lambda memory: lambda cases: [*map(memory, cases)])
+    assert found[0]["value"] < found[200]["value"] and {row["n"] for row in found.values()} == {found[0]["n"]}
+
+    def copies(memory: TextGameLookup) -> Predict:
+        """Answers with the suggestion that its prompt shows."""
+        task = data.predictor(recipe.task).knowing(memory)
+        return lambda cases: [task.prompt(case)[0]["content"].rsplit("Suggestion: ", 1)[1] for case in cases]
+
+    assert by_own_steps(recipe, data, memories, copies) == found
+    table = own_steps_table({"lookup": found, "model": json.loads(json.dumps(found))})
+    assert table.columns == ["answers", "0", "4", "200"] and table.rows[0][1:] == table.rows[1][1:]
+    with pytest.raises(OneiroError, match="own_steps needs"):
+        replace(data, own=None).memories(recipe)
+
+
 def test_an_example_that_the_data_does_not_have_is_told_of(folder: Path, tmp_path: Path) -> None:
     for example, said in (("true", True), ("false", False)):
         recipe = from_folder(folder, f"task.example={example}")
@@ -399,7 +431,7 @@ def test_a_folder_has_its_recorded_plans_simulated_and_says_how_many_steps_were_
     task = data.predictor(recipe.task)
     evaluation = StepEvaluation.of(data.test, None, (), 0, 0)
     found = {"steps": evaluation.measure(task, task.no_change, "strict"), **beyond(recipe, task, still(task))}
-    last = tables(recipe, data, {"SFT": found})[-1]
+    last = tables(recipe, data, task, {}, {"SFT": found})[-1]
     assert last.title == "Simulating winning plans: right at every step so far"
     assert last.columns == ["depth", "no change", "lookup", "perfect", "SFT"]
     assert [row[3].value for row in last.rows] == [1.0] * 3 and [row[4].value for row in last.rows][-1] == 0.0
