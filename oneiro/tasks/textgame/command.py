@@ -14,6 +14,7 @@ from oneiro.runtime.files import write_lines
 from oneiro.sampling.engine import Engine, SamplingSettings
 from oneiro.tasks.textgame.accuracy import answers_named, form_of
 from oneiro.tasks.textgame.evaluation import StepEvaluation
+from oneiro.tasks.textgame.lookup import TextGameLookup
 from oneiro.tasks.textgame.model import TextGameMetadata, TextGameModel
 from oneiro.tasks.textgame.predictor import Scorer, TextGamePredictor, TextGamePredictorConfig
 from oneiro.tasks.textgame.rollout import TRAIN, Plans, Predict
@@ -85,8 +86,10 @@ def open_model(
     metadata = TextGameMetadata.read(language, model) or UNTRAINED
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in splits(folder) else []
     config = build(TextGamePredictorConfig, {**metadata.task.model_dump(), **settings})
-    task = TextGamePredictor(config, rules=open_dataset(folder, split).rules, examples=examples)
     unseen = tuple(dict.fromkeys((*held_out, *metadata.held_out)))
+    train = training_rows(folder, split, unseen) if config.retrieval else ()
+    memory = TextGameLookup(train, config.transition, config.output) if train else None
+    task = TextGamePredictor(config, rules=open_dataset(folder, split).rules, examples=examples, memory=memory)
     return replace(evaluation, held_out=unseen), TextGameModel(
         task, Engine(language, max_batch_size), metadata.sampling
     )

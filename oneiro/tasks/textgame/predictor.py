@@ -120,7 +120,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         if self.config.retrieval:
             if self.memory is None:
                 raise OneiroError(
-                    "a model with task.retrieval answers only in its own run, which has the training steps"
+                    "a model with task.retrieval needs training steps; ask it by oneiro eval text-game --data FOLDER"
                 )
             situation += f"\nSuggestion: {self.memory.suggest(case)}"
         return [{"role": "user", "content": f"{self._opening(case.game, case.task)}{situation}"}]

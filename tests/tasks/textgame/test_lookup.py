@@ -168,7 +168,7 @@ def test_a_suggestion_for_a_training_case_comes_from_other_states() -> None:
 
 
 def test_a_model_with_suggestions_needs_training_steps() -> None:
-    with pytest.raises(OneiroError, match="only in its own run"):
+    with pytest.raises(OneiroError, match="needs training steps"):
         TextGamePredictor(TextGamePredictorConfig(rules="none", retrieval=True)).prompt(TAKE)
 
 

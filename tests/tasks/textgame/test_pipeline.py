@@ -143,6 +143,7 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
     scores = json.loads(out.read_text())
     assert list(scores["rows"]) == ["no change", "lookup", "perfect", alone.name]
     assert scores["rows"][alone.name]["all"]["overall"]["cases"] == 8
+    assert cli.main([*command, "--settings", "retrieval=true"]) == 0  # suggestions of the folder
     assert len(kept.read_text().splitlines()) == 16  # eight of known games, eight of the held-out one
     assert scores["tables"][-1]["title"] == "Simulating winning plans: right at every step so far"
     assert list(scores["depth"]) == ["no change", "perfect", alone.name]
