@@ -105,7 +105,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
         self.examples, self.memory = list(examples), memory
         self._openings: dict[tuple[str, str], str] = {}
 
-    def knowing(self, memory: TextGameLookup) -> TextGamePredictor:
+    def with_memory(self, memory: TextGameLookup) -> TextGamePredictor:
         """The same with another memory behind its suggestions."""
         return TextGamePredictor(self.config, rules=self.rules, examples=self.examples, memory=memory)
 

@@ -122,7 +122,7 @@ class TextGameTask(AnsweringTask[TextGamePredictor, Transition]):
         measured |= evaluation.beyond(recipe, task, model)
         if self.memories:
             measured["own_steps"] = evaluation.by_own_steps(
-                recipe, self.data, self.memories, lambda memory: replace(model, task=task.knowing(memory))
+                recipe, self.data, self.memories, lambda memory: replace(model, task=task.with_memory(memory))
             )
         parts = measured["steps"]["all"]
         shown = ", ".join(f"{part} {cell['accuracy']:.1f} %" for part, cell in parts.items() if cell["cases"])

@@ -398,16 +398,16 @@ def test_the_lookup_may_know_some_steps_of_a_held_out_game(folder: Path, tmp_pat
     memories = data.memories(recipe)
     known = {count: len(memory.index.cases) - len(data.train) for count, memory in memories.items()}
     assert known == {0: 0, 4: 4, 200: 200}
-    found = by_own_steps(recipe, data, memories, lambda memory: lambda cases: [*map(memory, cases)])
-    assert found[0]["value"] < found[200]["value"] and {row["n"] for row in found.values()} == {found[0]["n"]}
+    curve = by_own_steps(recipe, data, memories, lambda memory: lambda cases: [*map(memory, cases)])
+    assert curve[0]["value"] < curve[200]["value"] and {row["n"] for row in curve.values()} == {curve[0]["n"]}
 
     def copies(memory: TextGameLookup) -> Predict:
         """Answers with the suggestion that its prompt shows."""
-        task = data.predictor(recipe.task).knowing(memory)
+        task = data.predictor(recipe.task).with_memory(memory)
         return lambda cases: [task.prompt(case)[0]["content"].rsplit("Suggestion: ", 1)[1] for case in cases]
 
-    assert by_own_steps(recipe, data, memories, copies) == found
-    table = own_steps_table({"lookup": found, "model": json.loads(json.dumps(found))})
+    assert by_own_steps(recipe, data, memories, copies) == curve
+    table = own_steps_table({"lookup": curve, "model": json.loads(json.dumps(curve))})
     assert table.columns == ["answers", "0", "4", "200"] and table.rows[0][1:] == table.rows[1][1:]
     with pytest.raises(OneiroError, match="own_steps needs"):
         replace(data, own=None).memories(recipe)
