@@ -123,4 +123,8 @@ class TextGameRecipe(AnsweringRecipe):
         published = "gold-mix" in (self.sampler.name, self.sft_data.sampler.name if self.sft_data.sampler else "")
         if published and self.task.transition != "full":
             raise OneiroError("gold-mix is a mixture of whole steps (task.transition=full); use sampler.name=balanced")
+        if self.evaluation.own_steps and (self.data.own or not self.data.held_out):
+            raise OneiroError(
+                "evaluation.own_steps asks held-out games of an imported folder; set data and data.held_out"
+            )
         return self
