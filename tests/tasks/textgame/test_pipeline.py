@@ -409,7 +409,7 @@ def test_the_lookup_may_know_some_steps_of_a_held_out_game(folder: Path, tmp_pat
     assert by_own_steps(recipe, data, memories, copies) == curve
     table = own_steps_table({"lookup": curve, "model": json.loads(json.dumps(curve))})
     assert table.columns == ["answers", "0", "4", "200"] and table.rows[0][1:] == table.rows[1][1:]
-    with pytest.raises(OneiroError, match="set data and data.held_out"):
+    with pytest.raises(OneiroError, match="set data and data"):
         from_folder(folder, "evaluation.own_steps=[4]")
 
 
