@@ -87,7 +87,7 @@ def open_model(
     examples = list(open_dataset(folder, EXAMPLE)) if EXAMPLE in splits(folder) else []
     config = build(TextGamePredictorConfig, {**metadata.task.model_dump(), **settings})
     unseen = tuple(dict.fromkeys((*held_out, *metadata.held_out)))
-    train = training_rows(folder, split, unseen) if config.retrieval else ()
+    train = training_rows(folder, split, unseen) if config.retrieve else ()
     memory = TextGameLookup(train, config.transition, config.output) if train else None
     task = TextGamePredictor(config, rules=open_dataset(folder, split).rules, examples=examples, memory=memory)
     return replace(evaluation, held_out=unseen), TextGameModel(

@@ -182,7 +182,7 @@ class TextGameData:
     """Training rows of held-out games: a lookup may be given some of them, a model never learns from them."""
 
     def predictor(self, config: TextGamePredictorConfig) -> TextGamePredictor:
-        memory = TextGameLookup(self.train, config.transition, config.output) if config.retrieval else None
+        memory = TextGameLookup(self.train, config.transition, config.output) if config.retrieve else None
         return TextGamePredictor(config, rules=self.train.rules, examples=self.examples, memory=memory)
 
     def memories(self, recipe: TextGameRecipe) -> dict[int, TextGameLookup]:

@@ -358,7 +358,7 @@ def own_steps_table(rows: Mapping[str, Mapping[Any, dict[str, Any]]]) -> Table:
         "Held-out games: clean changed steps exact, by how many of a game's own steps the lookup knows",
         ["answers", *counts],
         dict.fromkeys(counts, "%"),
-        note="Without task.retrieval a model sees nothing of them. Intervals are over games.",
+        note="Without task.retrieve a model sees nothing of them. Intervals are over games.",
     )
     for name, found in rows.items():
         table.add(name, *(Cell(**cell) for cell in found.values()))

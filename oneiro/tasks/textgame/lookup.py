@@ -12,7 +12,7 @@ changes. A game without cases is answered from other games, by command and named
 A whole step takes two lookups: what the command does, and what time then does to the resulting state, both from rows
 of the training data, which record the state in between.
 
-As a prompt's suggestion (`task.retrieval`) a training case is answered from other states only: its own answer would
+As a prompt's suggestion (`task.retrieve`) a training case is answered from other states only: its own answer would
 teach a model to copy.
 """
 

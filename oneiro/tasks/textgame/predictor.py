@@ -68,7 +68,7 @@ class TextGamePredictorConfig(Settings):
     """How states are written: compact JSON, or Python's printing as in the public prompts."""
     reasoning: bool = False
     """Whether the model is to think in words first and mark its answer."""
-    retrieval: bool = False
+    retrieve: bool = False
     """Whether prompts show what the nearest training step suggests: the lookup's answer, which may be wrong."""
     brief: bool = False
     """Leave out the general instructions: for small models that are fine-tuned on the task."""
@@ -117,10 +117,10 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     def prompt(self, case: Situation) -> Messages:
         """One user message: instructions, example, rules, and the situation."""
         situation = situation_text(case, self._question(case), self.config.transition, self.config.layout)
-        if self.config.retrieval:
+        if self.config.retrieve:
             if self.memory is None:
                 raise OneiroError(
-                    "a model with task.retrieval needs training steps; ask it by oneiro eval text-game --data FOLDER"
+                    "a model with task.retrieve needs training steps; ask it by oneiro eval text-game --data FOLDER"
                 )
             situation += f"\nSuggestion: {self.memory.suggest(case)}"
         return [{"role": "user", "content": f"{self._opening(case.game, case.task)}{situation}"}]
@@ -213,7 +213,7 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
     def _write_opening(self, game: str, task: str) -> str:
         config = self.config
         parts = (
-            [] if config.brief else [instructions(config.transition, config.output, config.reasoning, config.retrieval)]
+            [] if config.brief else [instructions(config.transition, config.output, config.reasoning, config.retrieve)]
         )
         if config.example and self._shown:
             parts.append(self._example_block)

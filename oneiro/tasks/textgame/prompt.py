@@ -110,7 +110,7 @@ def _new_values(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in new.items() if key not in old or not same(old[key], value)}
 
 
-def instructions(kind: Kind, output: Output, reasoning: bool, retrieval: bool = False) -> str:
+def instructions(kind: Kind, output: Output, reasoning: bool, retrieve: bool = False) -> str:
     """The task in general, and the form of the answer."""
     lines = [_OPENING[kind], _STATE]
     score = '{"score": number, "gameOver": true or false, "gameWon": true or false}'
@@ -135,7 +135,7 @@ def instructions(kind: Kind, output: Output, reasoning: bool, retrieval: bool = 
             'Answer with one JSON object: {"modified": [the whole new version of every object that changes or is new], '
             f'"removed": [the uuids of the objects that vanish]{tail}}}. Both lists are empty when no object changes.',
         ]
-    if retrieval:
+    if retrieve:
         lines.append("The suggestion is how the most similar known step would answer. It may be wrong.")
     if reasoning:
         lines.append(f'Think it through first. Then write "{MARKER}" and the JSON object after it.')

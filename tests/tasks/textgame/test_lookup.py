@@ -149,7 +149,7 @@ def test_a_suggestion_for_a_training_case_comes_from_other_states() -> None:
     """TAKE itself would say what to answer. In a warmer kitchen nothing can be taken, and time warms."""
     warm = step(kitchen(heat=30), TAKE.action, kitchen(heat=30), kitchen(heat=35))
     lookup = TextGameLookup([warm, TAKE], output="edits")
-    task = TextGamePredictor(TextGamePredictorConfig(output="edits", rules="none", retrieval=True), memory=lookup)
+    task = TextGamePredictor(TextGamePredictorConfig(output="edits", rules="none", retrieve=True), memory=lookup)
 
     def suggested(case: Transition) -> State:
         (message,) = task.prompt(case)
@@ -169,7 +169,7 @@ def test_a_suggestion_for_a_training_case_comes_from_other_states() -> None:
 
 def test_a_model_with_suggestions_needs_training_steps() -> None:
     with pytest.raises(OneiroError, match="needs training steps"):
-        TextGamePredictor(TextGamePredictorConfig(rules="none", retrieval=True)).prompt(TAKE)
+        TextGamePredictor(TextGamePredictorConfig(rules="none", retrieve=True)).prompt(TAKE)
 
 
 def test_scores_are_transferred_as_changes_and_stay_in_games_without_cases() -> None:

@@ -143,7 +143,7 @@ def test_the_model_of_a_run_is_asked_as_it_was_taught(alone: Path, tmp_path: Pat
     scores = json.loads(out.read_text())
     assert list(scores["rows"]) == ["no change", "lookup", "perfect", alone.name]
     assert scores["rows"][alone.name]["all"]["overall"]["cases"] == 8
-    assert cli.main([*command, "--settings", "retrieval=true"]) == 0  # suggestions of the folder
+    assert cli.main([*command, "--settings", "retrieve=true"]) == 0  # suggestions of the folder
     assert len(kept.read_text().splitlines()) == 16  # eight of known games, eight of the held-out one
     assert scores["tables"][-1]["title"] == "Simulating winning plans: right at every step so far"
     assert list(scores["depth"]) == ["no change", "perfect", alone.name]
@@ -391,7 +391,7 @@ def test_a_held_out_game_that_an_imported_folder_does_not_have_is_named(folder: 
 
 def test_the_lookup_may_know_some_steps_of_a_held_out_game(folder: Path, tmp_path: Path) -> None:
     """Nothing is trained on them, and the more it knows the more it gets right; the table has a column for each."""
-    recipe = from_folder(folder, "data.held_out=[bake-bread]", "evaluation.own_steps=[0,4,200]", "task.retrieval=true")
+    recipe = from_folder(folder, "data.held_out=[bake-bread]", "evaluation.own_steps=[0,4,200]", "task.retrieve=true")
     with Run.open(tmp_path / "run", recipe) as run:
         data = open_data(recipe.data, run)
     assert data.own is not None and data.own.games == ["bake-bread"] and data.train.games == ["do-laundry"]
