@@ -31,7 +31,7 @@ from oneiro.tasks.textgame.prompt import cut
 from oneiro.tasks.textgame.recipe import SamplerSettings, TextGameDataSettings, TextGameRecipe
 from oneiro.tasks.textgame.teacher import taught_examples
 from oneiro.worlds.textgame.crawl import UNSEEN, own_dataset
-from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, open_dataset, require_games, splits
+from oneiro.worlds.textgame.dataset import EXAMPLE, Dataset, TransitionRow, open_dataset, require_games, splits
 from oneiro.worlds.textgame.state import Kind, Transition
 
 
@@ -187,17 +187,18 @@ class TextGameData:
 
     def memories(self, recipe: TextGameRecipe) -> dict[int, TextGameLookup]:
         """Lookups that know, besides `train`, so many steps of each held-out game: by that number."""
-        counts = recipe.evaluation.own_steps
-        if not counts or self.own is None:
+        if self.own is None:
             return {}
-        kind, seed = recipe.task.transition, seeds.derive(recipe.seed, "own steps")
-        order = Balanced(self.own, kind, changed_share=recipe.sampler.changed_share, seed=seed)
-        known = [self.own.rows[order.row(number)] for number in range(max(counts) * len(self.own.games))]
-        first = {count: known[: count * len(self.own.games)] for count in counts}
-        return {
-            count: TextGameLookup(replace(self.train, rows=[*self.train.rows, *rows]), kind, recipe.task.output)
-            for count, rows in first.items()
-        }
+        games: dict[str, list[TransitionRow]] = {}
+        for number in seeds.generator(recipe.seed, "own steps").permutation(len(self.own)):
+            row = self.own.rows[int(number)]
+            games.setdefault(row.game, []).append(row)
+
+        def lookup(count: int) -> TextGameLookup:
+            rows = [*self.train.rows, *(row for own in games.values() for row in own[:count])]
+            return TextGameLookup(replace(self.train, rows=rows), recipe.task.transition, recipe.task.output)
+
+        return {count: lookup(count) for count in recipe.evaluation.own_steps}
 
 
 def data_stage(recipe: TextGameRecipe, run: Run) -> dict[str, Any]:

@@ -352,7 +352,7 @@ def depth_table(rows: dict[str, list[dict[str, Any]]], note: str = "") -> Table:
 
 
 def own_steps_table(rows: Mapping[str, Mapping[Any, dict[str, Any]]]) -> Table:
-    """What `by_own_steps` found. Numbers of steps are texts where a run wrote them down."""
+    """The curves of `by_own_steps`. Numbers of steps are texts where a run wrote them down."""
     counts = [str(count) for count in next(iter(rows.values()))]
     table = Table(
         "Held-out games: clean changed steps exact, by how many of a game's own steps the lookup knows",
@@ -360,8 +360,8 @@ def own_steps_table(rows: Mapping[str, Mapping[Any, dict[str, Any]]]) -> Table:
         dict.fromkeys(counts, "%"),
         note="Without task.retrieve a model sees nothing of them. Intervals are over games.",
     )
-    for name, found in rows.items():
-        table.add(name, *(Cell(**cell) for cell in found.values()))
+    for name, curve in rows.items():
+        table.add(name, *(Cell(**cell) for cell in curve.values()))
     return table
 
 

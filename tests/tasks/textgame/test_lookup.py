@@ -151,7 +151,7 @@ def test_a_suggestion_for_a_training_case_comes_from_other_states() -> None:
     lookup = TextGameLookup([warm, TAKE], output="edits")
     task = TextGamePredictor(TextGamePredictorConfig(output="edits", rules="none", retrieve=True), memory=lookup)
 
-    def suggested(case: Transition) -> State:
+    def suggestion(case: Transition) -> State:
         (message,) = task.prompt(case)
         asked, text = message["content"].rsplit("\nSuggestion: ", 1)
         assert asked.endswith(f"Command: {case.action}") and "may be wrong" in asked
@@ -159,8 +159,8 @@ def test_a_suggestion_for_a_training_case_comes_from_other_states() -> None:
         assert not isinstance(prediction, Malformed)
         return list(prediction.state)
 
-    assert same_state(suggested(TAKE), kitchen(heat=25))
-    assert same_state(suggested(replace(TAKE, split="test")), TAKE.after)
+    assert same_state(suggestion(TAKE), kitchen(heat=25))
+    assert same_state(suggestion(replace(TAKE, split="test")), TAKE.after)
 
     cool = step(kitchen(heat=50), "wait", kitchen(heat=50), kitchen(heat=45))
     time = TextGameLookup([warm, cool], "tick", "full")
