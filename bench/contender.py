@@ -2,9 +2,10 @@
 
     python -P contender.py JOB.json        requests come in, answers go out, one JSON line each
 
-Oneiro, a plain loop over transformers and TRL's GRPOTrainer each get the same job: weights, prompts, lengths, reward,
-loss and optimiser. The file runs by its path under any Python, because a peer may live in an environment of its own:
-only Oneiro's part imports Oneiro, and each part imports its libraries itself, so that each shows its own memory.
+Oneiro, a plain loop over transformers and TRL's GRPOTrainer, which samples with transformers or with vLLM, each get the
+same job: weights, prompts, lengths, reward, loss and optimiser. The file runs by its path under any Python, because a
+peer may live in an environment of its own: only Oneiro's part imports Oneiro, and each part imports its libraries
+itself, so that each shows its own memory.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,8 @@ EPSILON = 1e-4
 """Added to a group's standard deviation; what TRL adds."""
 BETAS = (0.9, 0.999)
 CLIP_NORM = 1.0
+VLLM_SHARE = 0.3
+"""Of the GPU's memory, for vLLM's weights and cache: TRL's default."""
 
 
 @dataclass(frozen=True)
@@ -274,7 +278,30 @@ def transformers(job: Job, channel: Channel) -> None:
         channel.answer(clock.stop(), rewards.tolist(), total, norm)
 
 
-def trl(job: Job, channel: Channel) -> None:
+def vllm_options(job: Job, longest: int) -> dict[str, Any]:
+    """TRL's settings for vLLM in its own process, for rows of `longest` tokens. Past TRL, vLLM is told to make CUDA
+    graphs up to all rows; by itself it stops at 512.
+    """
+    from trl.generation import vllm_generation
+    from vllm import LLM
+
+    vllm_generation.LLM = partial(
+        LLM,
+        dtype="bfloat16",
+        enable_prefix_caching=True,
+        compilation_config={"max_cudagraph_capture_size": len(job.prompts) * job.group},
+        generation_config="vllm",
+    )
+    return {
+        "use_vllm": True,
+        "vllm_mode": "colocate",
+        "vllm_gpu_memory_utilization": VLLM_SHARE,
+        "vllm_max_model_length": longest,
+        "generation_kwargs": {"ignore_eos": True, "detokenize": False},
+    }
+
+
+def trl(job: Job, channel: Channel, vllm: bool = False) -> None:
     """TRL's GRPOTrainer through its own `train`; a callback waits for requests before every step."""
     import tempfile
 
@@ -284,6 +311,8 @@ def trl(job: Job, channel: Channel) -> None:
 
     import_model_code()
     channel.say(ready=False)
+    tokenizer = AutoTokenizer.from_pretrained(job.folder)
+    longest = max(map(len, tokenizer(list(job.prompts))["input_ids"])) + job.tokens
     batch = len(job.prompts) * job.group
     config = GRPOConfig(
         output_dir=tempfile.mkdtemp(prefix="oneiro-bench-"),
@@ -311,6 +340,7 @@ def trl(job: Job, channel: Channel) -> None:
         save_strategy="no",
         disable_tqdm=True,
         seed=job.seed,
+        **(vllm_options(job, longest) if vllm else {}),
     )
     clock, rewards, losses = Clock(), [0.0], [0.0]
     request: dict[str, Any] | None = None
@@ -343,12 +373,13 @@ def trl(job: Job, channel: Channel) -> None:
         config,
         # More rows than any run takes; every batch is the job's prompts in their order.
         train_dataset=Dataset.from_dict({"prompt": list(job.prompts) * 1000}),
-        processing_class=AutoTokenizer.from_pretrained(job.folder),
+        processing_class=tokenizer,
         callbacks=[Stepper()],
     )
     # End tokens are ignored: nothing is masked after one, and below, once `train` has set them, nothing stops at one.
     trainer.eos_token_ids = []
-    trainer.generation_config.eos_token_id = trainer.generation_kwargs["eos_token_id"] = None
+    if not vllm:
+        trainer.generation_config.eos_token_id = trainer.generation_kwargs["eos_token_id"] = None
 
     def around(name: str, part: str) -> None:
         """Let the trainer's method `name` count as `part` of the step."""
@@ -361,14 +392,13 @@ def trl(job: Job, channel: Channel) -> None:
         setattr(trainer, name, timed)
 
     sample, compute = trainer._generate_single_turn, trainer.compute_loss
+    given = [list(ids) for members in job.given for ids in members]
+    # Log-probabilities that vLLM does not know: TRL corrects nothing there.
+    unknown = [[None] * len(ids) for ids in given] if vllm else None
 
     def completions(*arguments: Any, **named: Any) -> Any:
         assert request is not None
-        return (
-            ([ids for members in job.given for ids in members], None)
-            if request["given"]
-            else sample(*arguments, **named)
-        )
+        return (given, unknown) if request["given"] else sample(*arguments, **named)
 
     def compute_loss(*arguments: Any, **named: Any) -> Any:
         loss = compute(*arguments, **named)
@@ -382,7 +412,12 @@ def trl(job: Job, channel: Channel) -> None:
     trainer.train()
 
 
-CONTENDERS: dict[str, Callable[[Job, Channel], None]] = {"oneiro": oneiro, "transformers": transformers, "trl": trl}
+CONTENDERS: dict[str, Callable[[Job, Channel], None]] = {
+    "oneiro": oneiro,
+    "transformers": transformers,
+    "trl": trl,
+    "trl-vllm": partial(trl, vllm=True),
+}
 
 
 def main(path: str) -> None:

@@ -20,7 +20,7 @@ import torch
 from pydantic import Field
 
 from bench import floor, models
-from bench.contender import Job
+from bench.contender import VLLM_SHARE, Job
 from bench.growth import Axes, growth, three
 from bench.measure import Machine, by_device, paired
 from bench.process import Contender
@@ -32,7 +32,13 @@ from oneiro.runtime import seeds
 from oneiro.runtime.progress import Bar, console
 from oneiro.runtime.threads import cores
 
-NAMES = {"oneiro": "Oneiro", "transformers": "transformers generate + plain loop", "trl": "TRL GRPOTrainer"}
+NAMES = {
+    "oneiro": "Oneiro",
+    "transformers": "transformers generate + plain loop",
+    "trl": "TRL GRPOTrainer",
+    "trl-vllm": "TRL GRPOTrainer, vLLM",
+}
+GPU_ONLY = ("trl-vllm",)
 PARTS = ("step", "generate", "score", "update", "processor")
 CHECKS = 2
 """Updates on given completions: the second sees what the first one's optimiser step did."""
@@ -72,6 +78,11 @@ class StepSettings(Settings):
     @property
     def beside_peers(self) -> bool:
         return self.peers and not self.lora
+
+    @property
+    def contenders(self) -> tuple[str, ...]:
+        chosen = NAMES if self.beside_peers else ("oneiro",)
+        return tuple(name for name in chosen if self.device == "cuda" or name not in GPU_ONLY)
 
     @property
     def sampled(self) -> int:
@@ -123,7 +134,7 @@ def run(model: str | None = None, **options: Any) -> list[Table]:
 
 def measure(model: str, settings: StepSettings, names: Sequence[str] | None = None) -> dict[str, Result]:
     """Contenders on one model: turn and turn about, or one after the other."""
-    names = names or (tuple(NAMES) if settings.beside_peers else ("oneiro",))
+    names = names or settings.contenders
     results = {name: Result() for name in names}
     steps = CHECKS + WARM_UP + settings.rounds
     together = [tuple(names)] if settings.turns else [(name,) for name in names]
@@ -199,7 +210,7 @@ def seconds_table(model: str, settings: StepSettings, results: dict[str, Result]
         ["contender", *PARTS, "tokens/s", "peak memory", "libraries", "trouble"],
         {**dict.fromkeys(PARTS, "s"), "peak memory": "MB", "libraries": "MB"},
         "Medians; processor: time of all threads; tokens/s: sampled tokens over the whole step; libraries: memory "
-        "before the model is built; on a GPU, its memory.",
+        f"before the model is built; on a GPU, its memory, of which vLLM reserves {VLLM_SHARE:g}.",
     )
     for name, result in results.items():
         if result.trouble:
@@ -227,7 +238,7 @@ def floor_table(model: str, machine: Machine, settings: StepSettings) -> Table:
 
 def ratio_table(results: Results, bars: dict[str, float] | None = None, memory_bar: float | None = None) -> Table:
     """How many times what Oneiro takes each peer takes, beside the bars, where there are any."""
-    peers = [name for name in NAMES if name != "oneiro"]
+    peers = [name for name in next(iter(results.values())) if name != "oneiro"]
     table = Table(
         "Times what Oneiro takes",
         ["model", "of", *(NAMES[peer] for peer in peers), "bar, against TRL", "verdict"],

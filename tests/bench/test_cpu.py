@@ -146,6 +146,20 @@ def test_a_peer_that_is_not_installed_or_breaks_is_trouble_and_our_own_breaking_
         step.measure("tiny", SMALL, ("oneiro",))
 
 
+def test_trl_with_vllm_is_a_contender_on_a_gpu_only_and_a_row_where_vllm_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert SMALL.model_copy(update={"device": "cuda"}).contenders == tuple(contender.CONTENDERS)
+    assert SMALL.contenders == ("oneiro", "transformers", "trl")
+    talk(monkeypatch, tmp_path, oneiro="answers", trl="answers", **{"trl-vllm": "lacks"})
+    results = {"tiny": step.measure("tiny", SMALL, ("oneiro", "trl", "trl-vllm"))}
+    ratios = step.ratio_table(results)
+    assert column(ratios, "TRL GRPOTrainer")[0] == {"value": 1.0, "low": 1.0, "high": 1.0, "n": 2}
+    assert set(column(ratios, "TRL GRPOTrainer, vLLM")) == {None}
+    missing = "not installed: no module 'no_such_library'"
+    assert column(step.agreement_table(results, 0.0), "verdict") == [None, "same", missing]
+
+
 @pytest.mark.thorough
 def test_real_processes_agree_and_their_memory_grows() -> None:
     results = step.measure("tiny", SMALL)
