@@ -74,9 +74,15 @@ class AnsweringModel(Generic[TaskT, SituationT]):
         return [self.text(sample) for sample in self.greedy(cases)]
 
 
-def true_rows(task: Predictor[CaseT, Any, str, Any], chat: ChatFormat, cases: Iterable[CaseT]) -> list[Row]:
-    """Prompts with their true answers as token rows."""
-    return [chat.answer_row(chat.opening(task.prompt(case)[0]["content"]), task.target(case)) for case in cases]
+def true_rows(
+    task: Predictor[CaseT, Any, str, Any],
+    chat: ChatFormat,
+    cases: Iterable[CaseT],
+    answer: Callable[[CaseT], str] | None = None,
+) -> list[Row]:
+    """Prompts with their true answers (`Predictor.target`, or what else is named) as token rows."""
+    answer = answer or task.target
+    return [chat.answer_row(chat.opening(task.prompt(case)[0]["content"]), answer(case)) for case in cases]
 
 
 def dense_row(chat: ChatFormat, pieces: Iterable[tuple[str, bool]], target: str) -> Row:
@@ -201,11 +207,12 @@ def play(
     judge: Callable[[CaseT, str], JudgedAnswer],
 ) -> list[Episode]:
     """`group_size` sampled answers to each case, one episode each; a case is a group."""
-    samples = model.sample(cases, group_size, seed)
+    prompts = list(map(model.prompt, cases))
+    samples = model.engine.generate(prompts, group_size, model.sampling, seed=seed)
     with spent("scoring"):
         return [
-            episode(judge(case, model.text(sample)), sample, model.prompt(case), group, member)
-            for group, (case, answers) in enumerate(zip(cases, samples, strict=True))
+            episode(judge(case, model.text(sample)), sample, prompt, group, member)
+            for group, (case, prompt, answers) in enumerate(zip(cases, prompts, samples, strict=True))
             for member, sample in enumerate(answers)
         ]
 

@@ -77,6 +77,10 @@ class Predictor(ABC, Generic[CaseT, PromptT, AnswerT, PredictionT]):
     def target(self, case: CaseT) -> AnswerT:
         """The right answer as a model should give it: what SFT trains on."""
 
+    def outcome(self, case: CaseT) -> AnswerT:
+        """The right answer without the reasons that `target` may begin with."""
+        return self.target(case)
+
     @abstractmethod
     def parse(self, answer: AnswerT, case: CaseT) -> PredictionT | Malformed:
         """Read an answer. Total: any answer gives a prediction or a typed flaw, never an exception, in bounded time."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -94,7 +94,23 @@ class SupervisedRecipe(Recipe):
         return self
 
 
+class AnsweringControlSettings(ControlSettings):
+    """What the control of an answering task learns."""
+
+    learns: Literal["questions", "demonstrations", "outcomes"] = "questions"
+    """RL's questions with right answers. Or, where answers begin with reasons, which somebody must demonstrate and RL
+    does without: the rows of SFT once more, or RL's questions with their outcomes alone.
+    """
+
+
 class AnsweringRecipe(SupervisedRecipe, RlvrRecipe):
     """RLVR of a language model that answers in text."""
 
+    sft_continued: AnsweringControlSettings | None = None
     evaluation: AnswerEvaluationSettings = AnswerEvaluationSettings()
+
+    @model_validator(mode="after")
+    def _has_demonstrations(self) -> AnsweringRecipe:
+        if self.sft_continued and self.sft_continued.learns == "demonstrations" and not self.sft_data.rows:
+            raise OneiroError("sft_continued.learns=demonstrations: this recipe has none; set sft_data.rows")
+        return self

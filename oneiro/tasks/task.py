@@ -225,10 +225,14 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         return {"rows": len(rows), "steps": steps}
 
     def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
-        chat = ChatFormat(language.tokenizer)
+        chat, settings = ChatFormat(language.tokenizer), self.recipe.sft_continued
+        learns = settings.learns if settings is not None else "questions"
+        if learns == "demonstrations":
+            return self.training_rows(chat)[0]
         case = self.training_cases(chat)
         prompts = steps * self.recipe.rollout.prompts_per_step
-        return LazyRows(lambda number: true_rows(self.predictor, chat, [case(number)])[0], prompts)
+        answer = self.predictor.outcome if learns == "outcomes" else self.predictor.target
+        return LazyRows(lambda number: true_rows(self.predictor, chat, [case(number)], answer)[0], prompts)
 
     def model(self, stage: str | None) -> LanguageModel:
         return self.metadata.write(stages.weights_after(self.run, [stage], self.recipe.model))

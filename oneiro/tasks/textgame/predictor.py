@@ -127,9 +127,11 @@ class TextGamePredictor(Predictor[Transition, Messages, str, Prediction]):
 
     def target(self, case: Transition) -> str:
         """The true answer, after a written-out reason where reasoning is asked for."""
-        config = self.config
-        text = answer(question(case, config.transition), config.transition, config.output)
+        text, config = self.outcome(case), self.config
         return f"{rationale(case, config.transition)}\n{MARKER} {text}" if config.reasoning else text
+
+    def outcome(self, case: Transition) -> str:
+        return answer(question(case, self.config.transition), self.config.transition, self.config.output)
 
     def parse(self, text: str, case: Situation) -> Prediction | Malformed:
         step = self._question(case)

@@ -95,11 +95,15 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         content = "\n\n".join(parts)
         return [{"role": "user", "content": space(content) if config.spaced else content}]
 
-    def target(self, case: RuleCase) -> str:
+    def outcome(self, case: RuleCase) -> str:
         """The true changes, in the order in which rules make them."""
         changes = edits(case.things, case.outcome.things)
         order = {(firing.thing, firing.property): place for place, firing in enumerate(case.outcome.firings)}
-        answer = self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
+        return self.write(case, {place: changes[place] for place in sorted(changes, key=lambda place: order[place])})
+
+    def target(self, case: RuleCase) -> str:
+        """What came of the step, after a trace of the rules where answers have one."""
+        answer = self.outcome(case)
         if not self.config.reason:
             return answer
         trace = f"{write_trace(case)} {CONCLUSION}".lstrip()
@@ -148,7 +152,10 @@ class RulebookPredictor(Predictor[RuleCase, Messages, str, Prediction]):
         return judge(step, self.parse(text, case))
 
     def reward(self, text: str, case: RuleCase) -> Reward:
-        outcome = self.judge(text, case)
+        return self.pay(self.judge(text, case))
+
+    def pay(self, outcome: AnswerOutcome) -> Reward:
+        """The reward of a judged answer."""
         if self.config.reward == "binary":
             return Reward(float(outcome.exact), {"exact": float(outcome.exact)})
         exact = EXACT_SHARE * outcome.exact

@@ -161,7 +161,6 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
     def judge(self, case: RuleCase, text: str) -> JudgedAnswer:
         """Success is an exact answer, whatever the reward is."""
         predictor, outcome = self.predictor, self.predictor.judge(text, case)
-        reward = predictor.reward(text, case)
         return JudgedAnswer(
             task=case.id,
             world="rulebook",
@@ -170,7 +169,7 @@ class RulebookTask(AnsweringTask[RulebookPredictor, RuleCase]):
             reply=text,
             prediction=text if outcome.flaw is None else None,
             next_state=predictor.target(case),
-            reward=reward,
+            reward=predictor.pay(outcome),
             success=outcome.exact,
             parts={f"exact_{case.rules}": float(outcome.exact)},
         )

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from oneiro import recipe as recipes
+from oneiro.episode import Row
 from oneiro.models.chat import ChatFormat
-from oneiro.models.language import create_tiny
+from oneiro.models.language import LanguageModel, create_tiny
 from oneiro.models.settings import ModelSettings
 from oneiro.report import page
-from oneiro.rundir.run import METRICS
+from oneiro.rundir.run import METRICS, Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.tasks.answering import true_rows
 from oneiro.tasks.rules.recipe import RulebookRecipe
 from oneiro.tasks.rules.rulebook.cases import RulebookDataSettings, RuleCase, Scenes, choose, edits
 from oneiro.tasks.rules.rulebook.evaluation import PARTS, acceptance_table, depth_table, exact_table, measure
-from oneiro.tasks.rules.rulebook.predictor import RulebookPredictor
+from oneiro.tasks.rules.rulebook.predictor import CONCLUSION, RulebookPredictor
 from oneiro.tasks.rules.rulebook.task import WRONG, RulebookTask, SceneRows, verdict
 from oneiro.worlds.rules.rulebook.drawing import RulebookGame
 from oneiro.worlds.rules.rulebook.language import parse_rules
@@ -85,6 +86,43 @@ def test_the_recipe_for_a_pretrained_model_has_new_names() -> None:
 def test_settings_that_cannot_be_drawn_are_refused_in_a_line(change: str, message: str) -> None:
     with pytest.raises(OneiroError, match=re.escape(message)):
         recipes.load("rlvr/rules", [change], RulebookRecipe)
+
+
+TRACED = "task.reason=true", "sft_data.rows=12", "sft.batch=4", "sampling.max_tokens=160"
+
+
+def answers_of(rows: Sequence[Row], language: LanguageModel) -> list[str]:
+    """What the loss is on, as text."""
+    return [language.text(row.tokens[row.weights("ce") > 0][:-1]) for row in rows]
+
+
+@pytest.mark.parametrize("learns", ["questions", "demonstrations", "outcomes"])
+def test_the_control_learns_what_its_setting_says(learns: str, tmp_path: Path) -> None:
+    changes = ["preset=smoke", *TRACED, f"sft_continued.learns={learns}"]
+    recipe = recipes.load("rlvr/rules", changes, RulebookRecipe)
+    assert isinstance(recipe, RulebookRecipe)
+    with Run.open(tmp_path, recipe) as run:
+        task = RulebookTask(recipe, run)
+        language = task.create_tiny()
+        chat = ChatFormat(language.tokenizer)
+        case, rows = task.training_cases(chat), task.control_rows(language, 2)
+        asked = [case(number) for number in range(2 * recipe.rollout.prompts_per_step)]
+        answers, predictor = answers_of(rows[:], language), task.predictor
+        if learns == "demonstrations":
+            shown = [task.scenes("sft").draw(number) for number in range(3)]
+            assert answers == [predictor.target(case) for scene in shown for case in scene]
+        else:
+            prompts = [chat.opening(predictor.prompt(one)[0]["content"]) for one in asked]
+            assert all(np.array_equal(row.tokens[: len(ids)], ids) for row, ids in zip(rows, prompts, strict=True))
+            write = predictor.target if learns == "questions" else predictor.outcome
+            assert answers == [write(one) for one in asked]
+            assert any(CONCLUSION in answer for answer in answers) is (learns == "questions")
+
+
+def test_a_control_of_demonstrations_needs_some() -> None:
+    changes = ["model=smollm2-135m", "sft_data.rows=0"]
+    with pytest.raises(OneiroError, match="learns=demonstrations: this recipe has none"):
+        recipes.load("rlvr/rules", changes, RulebookRecipe)
 
 
 def recorded_task() -> RulebookTask:
