@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -67,6 +68,20 @@ def _shuffle(rows: int, seed: int, epoch: int) -> np.ndarray:
 _SHUFFLES: dict[tuple[int, int, int], np.ndarray] = {}
 
 
+def batches(rows: Sequence[Row], schedule: Schedule, seed: int, start: int = 0) -> Generator[list[Example]]:
+    """What each update from `start` on learns from; made while the one before it is learned."""
+
+    def examples(step: int) -> list[Example]:
+        return [Example.of(rows[i]) for i in schedule.rows(seed, step)] if step < schedule.steps else []
+
+    # One thread: rows may read files and tokenise, and their order is that of the updates.
+    with ThreadPoolExecutor(1) as ahead:
+        coming = ahead.submit(examples, start)
+        for step in range(start, schedule.steps):
+            present, coming = coming.result(), ahead.submit(examples, step + 1)
+            yield present
+
+
 HELD_OUT_EVALUATIONS = 4
 """How often in a training the loss on held-out rows is measured, the last time at its end."""
 
@@ -88,7 +103,7 @@ def train(
     the loss on `held_out`.
 
     `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
-    The next update's rows are made while the present ones are learned. `say` hears of damaged checkpoints; `saving`
+    `say` hears of damaged checkpoints; `saving`
     decides about checkpoints between those by steps.
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
@@ -101,14 +116,8 @@ def train(
     rewind(start)
     saving = saving or Saving()
 
-    def examples(step: int) -> list[Example]:
-        return [Example.of(rows[i]) for i in schedule.rows(seed, step)] if step < steps else []
-
-    with ThreadPoolExecutor(1) as ahead, saving.defer():
-        # One thread: rows may read files and tokenise, and their order is that of the updates.
-        coming = ahead.submit(examples, start)
-        for step in range(start, steps):
-            present, coming = coming.result(), ahead.submit(examples, step + 1)
+    with closing(batches(rows, schedule, seed, start)) as coming, saving.defer():
+        for step, present in enumerate(coming, start):
             with finite.at_step(step + 1):
                 statistics = learner.update(present)
                 if group_sizes is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from oneiro.learning.batch import Example
 from oneiro.learning.collapse import CollapseMonitor
 from oneiro.learning.learner import Learner
 from oneiro.learning.loop import RlSettings
-from oneiro.learning.settings import LearnerSettings, SelectionSettings, SftContinuedSettings
+from oneiro.learning.settings import SelectionSettings, SftContinuedSettings
 from oneiro.learning.sft import SftSettings
 from oneiro.models import language as languages
 from oneiro.models.language import LanguageModel, ModelSettings, write_folder
@@ -157,48 +157,59 @@ def supervise(
     return steps
 
 
+Lesson = tuple[LanguageModel, Sequence[Row], Sequence[int] | None]
+"""Weights to go on from, rows to learn, and how many of them at a time have prompts that begin alike."""
+
+
 def continue_sft(
-    run: Run,
-    settings: SftContinuedSettings,
-    begin: Callable[[], tuple[LanguageModel, Sequence[Row]]],
-    seconds: Callable[[], float],
-    seed: int,
+    run: Run, settings: SftContinuedSettings, begin: Callable[[], Lesson], seconds: Callable[[], float], seed: int
 ) -> None:
     """The control of RL, as two stages: SFT from the weights and on the rows of `begin`, for `seconds`."""
 
     def count() -> dict[str, Any]:
-        return {"steps": count_updates(*begin(), settings.learner, settings.batch, seconds())}
+        return {"steps": count_updates(*begin(), settings, seed, seconds())}
 
     def train() -> dict[str, Any]:
-        language, rows = begin()
+        language, rows, group_sizes = begin()
+        schedule = schedule_of(settings, rows, group_sizes)
         sft = SftSettings(
             learner=settings.learner,
             batch=settings.batch,
-            epochs=steps * settings.batch / len(rows),
+            epochs=steps * schedule.at_once / len(schedule.ends),
             checkpoint_every=settings.checkpoint_every,
         )
-        return {"rows": len(rows), "steps": supervise(run, CONTINUED, CONTROL, language, rows, [], sft, seed)}
+        made = supervise(run, CONTINUED, CONTROL, language, rows, [], sft, seed, group_sizes)
+        return {"rows": len(rows), "steps": made}
 
     # Its own stage: a run that is resumed makes as many updates as it would have made.
     steps = run.stage(BUDGET, count)["steps"]
     run.stage(CONTINUED, train)
 
 
+def schedule_of(settings: SftContinuedSettings, rows: Sequence[Row], group_sizes: Sequence[int] | None) -> sft.Schedule:
+    """Which rows each update of the control learns; how many updates there are is not decided yet."""
+    return sft.Schedule.of(SftSettings(batch=settings.batch), len(rows), group_sizes)
+
+
 PACE_UPDATES = 6  # timed; two more before them warm caches and kernels up
 
 
 def count_updates(
-    language: LanguageModel, rows: Sequence[Row], settings: LearnerSettings, batch: int, seconds: float
+    language: LanguageModel,
+    rows: Sequence[Row],
+    group_sizes: Sequence[int] | None,
+    settings: SftContinuedSettings,
+    seed: int,
+    seconds: float,
 ) -> int:
-    """How many updates on so many of these rows fit into `seconds`, timed on a few; the weights given are spent."""
-    learner, starts = Learner(language.backbone, settings, PACE_UPDATES + 2), list[float]()
-    # Rows are made beforehand, as SFT makes them beside its updates.
-    examples = [Example.of(rows[place % len(rows)]) for place in range((PACE_UPDATES + 2) * batch)]
-    for place in range(0, len(examples), batch):
-        starts.append(time.perf_counter())
-        learner.update(examples[place : place + batch])
-    pace = (time.perf_counter() - starts[2]) / PACE_UPDATES
-    return max(1, round(seconds / pace))
+    """How many of the control's updates fit into `seconds`, timed on its first few; the weights given are spent."""
+    schedule = replace(schedule_of(settings, rows, group_sizes), steps=PACE_UPDATES + 2)
+    learner, ends = Learner(language.backbone, settings.learner, schedule.steps), list[float]()
+    # As SFT goes: in its order, and the next rows are made meanwhile, which may be what takes longest.
+    for examples in sft.batches(rows, schedule, seed):
+        learner.update(examples)
+        ends.append(time.perf_counter())
+    return max(1, round(seconds * PACE_UPDATES / (ends[-1] - ends[1])))
 
 
 def training_seconds(run: Run, stage: str) -> float:

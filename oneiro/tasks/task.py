@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from oneiro.episode import Episode, Row
 from oneiro.learning import stages
 from oneiro.learning.collapse import CollapseMonitor
-from oneiro.learning.stages import BUDGET, CONTINUED, CONTROL, Curve, Rollout
+from oneiro.learning.stages import BUDGET, CONTINUED, CONTROL, Curve, Lesson, Rollout
 from oneiro.models.chat import ChatFormat
 from oneiro.models.language import LanguageModel, merge_adapters
 from oneiro.models.metadata import ModelMetadata
@@ -112,20 +112,20 @@ class Task(ABC):
         if settings is None:
             return None
 
-        def begin() -> tuple[LanguageModel, Sequence[Row]]:
-            """The weights that RL started from, and the true answers to its prompts."""
+        def begin() -> Lesson:
+            """The weights that RL started from, and what the control learns."""
             language = self.model(start)
             language = merge_adapters(language) if recipe.merge_lora else language
             steps = max((row["step"] for row in read_log(self.run.path / METRICS) if row["stage"] == RL), default=1)
-            return language, self.control_rows(language, steps * settings.times)
+            return language, *self.control_rows(language, steps * settings.times)
 
         seconds = partial(stages.training_seconds, self.run, RL)
         stages.continue_sft(self.run, settings, begin, seconds, seeds.derive(recipe.seed, CONTINUED))
         return CONTINUED
 
     @abstractmethod
-    def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
-        """The prompts of so many steps of RL with their true answers."""
+    def control_rows(self, language: LanguageModel, steps: int) -> tuple[Sequence[Row], Sequence[int] | None]:
+        """What the control of so many steps of RL learns, in groups as `training_rows` has them."""
 
     @abstractmethod
     def evaluate(self, engine: Engine, name: str) -> dict[str, Any]:
@@ -224,15 +224,15 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
         steps = stages.supervise(self.run, SFT, "SFT", language, rows, held_out, recipe.sft, seed, group_sizes)
         return {"rows": len(rows), "steps": steps}
 
-    def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
+    def control_rows(self, language: LanguageModel, steps: int) -> tuple[Sequence[Row], Sequence[int] | None]:
         chat, settings = ChatFormat(language.tokenizer), self.recipe.sft_continued
         learns = settings.learns if settings is not None else "questions"
         if learns == "demonstrations":
-            return self.training_rows(chat)[0]
+            return self.training_rows(chat)
         case = self.training_cases(chat)
         prompts = steps * self.recipe.rollout.prompts_per_step
         answer = self.predictor.outcome if learns == "outcomes" else self.predictor.target
-        return LazyRows(lambda number: true_rows(self.predictor, chat, [case(number)], answer)[0], prompts)
+        return LazyRows(lambda number: true_rows(self.predictor, chat, [case(number)], answer)[0], prompts), None
 
     def model(self, stage: str | None) -> LanguageModel:
         return self.metadata.write(stages.weights_after(self.run, [stage], self.recipe.model))

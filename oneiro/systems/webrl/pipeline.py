@@ -147,11 +147,11 @@ def continue_sft(recipe: WebrlRecipe, run: Run, phases: Phases) -> None:
     def seconds() -> float:
         return sum(run.info["stages"][name]["seconds"] for name in spent)
 
-    def begin() -> tuple[LanguageModel, list[Row]]:
+    def begin() -> tuple[LanguageModel, list[Row], None]:
         language = stages.weights_after(run, ["sft"], recipe.model)
         form = agents.row_format(recipe, language)
         # Those that measured SFT's loss are learned here too: the control shall lack nothing.
-        return language, [row for shown in demonstrations(run) for row in form.rows(shown, recipe.page_weight)]
+        return language, [row for shown in demonstrations(run) for row in form.rows(shown, recipe.page_weight)], None
 
     def measure() -> dict[str, Any]:
         language = stages.weights_after(run, [stages.CONTINUED], recipe.model)

@@ -161,7 +161,7 @@ class VideoTask(Task):
         earned = [self._unseen(engine, settings.eval_subset, "eval", way)["eval_reward"] for way in settings.sharper]
         return settings.sharper[int(np.argmax(earned))] if earned else None
 
-    def control_rows(self, language: LanguageModel, steps: int) -> Sequence[Row]:
+    def control_rows(self, language: LanguageModel, steps: int) -> tuple[Sequence[Row], None]:
         train, parts = self.data.train, list[tuple[Windows, Windows]]()
         encodings = training_encodings(self.recipe, self.data, self.predictor)
         for step in range(steps):
@@ -169,7 +169,7 @@ class VideoTask(Task):
             windows = train.draw(self.recipe.rollout.prompts_per_step, seed, "segments")
             parts.append((windows, encodings.contexts(windows, seed, "contexts")))
         windows, contexts = (np.concatenate(part) for part in zip(*parts, strict=True))
-        return SegmentRows(encodings, windows, contexts)
+        return SegmentRows(encodings, windows, contexts), None
 
     def _measurement_file(self, name: str) -> Path:
         """The arrays behind a model's means."""

@@ -352,16 +352,25 @@ def test_the_control_learns_from_the_prompts_of_rl_and_resumes_with_the_recorded
 def test_the_updates_that_fit_are_counted_by_their_pace_without_the_first_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A clock that says 0, 100, 200, then 2 s more for each update, the last reading included: 25 s fit 12 of them."""
-    recipe = recipes.load("rlvr/physics", ["preset=smoke"], PhysicsRecipe)
-    readings = iter([0.0, 100.0, *(200.0 + 2 * update for update in range(stages.PACE_UPDATES + 1))])
+    """A clock that says 100, 200, then 2 s more after each update: 25 s fit 12 of them."""
+    recipe = recipes.load("rlvr/physics", ["preset=smoke", "sft_continued.batch=2"], PhysicsRecipe)
+    assert recipe.sft_continued is not None
+    readings = iter([100.0, *(200.0 + 2 * update for update in range(stages.PACE_UPDATES + 1))])
     monkeypatch.setattr(stages.time, "perf_counter", lambda: next(readings))
-    monkeypatch.setattr(stages.Learner, "update", lambda self, examples: {})
+    learned = list[list[bytes]]()
+    monkeypatch.setattr(
+        stages.Learner, "update", lambda self, examples: learned.append([one.tokens.tobytes() for one in examples])
+    )
     with Run.open(tmp_path / "run", recipe) as run:
         task = PhysicsTask(recipe, run)
         language = task.create_tiny()
         rows, _ = task.training_rows(ChatFormat(language.tokenizer))
-        assert stages.count_updates(language, rows, recipe.sft.learner, 2, seconds=25.0) == 12
+        steps = stages.count_updates(language, rows, None, recipe.sft_continued, 3, seconds=25.0)
+        whole = stages.schedule_of(recipe.sft_continued, rows, None)
+    assert steps == 12
+    # The rows that are timed are those that the control begins with, in its order.
+    first = [[rows[place].tokens.tobytes() for place in whole.rows(3, step)] for step in range(len(learned))]
+    assert len(learned) == stages.PACE_UPDATES + 2 and learned == first
 
 
 def test_the_seconds_of_rl_leave_out_evaluations_and_checkpoints(tmp_path: Path) -> None:

@@ -583,7 +583,7 @@ def test_the_control_learns_the_segments_that_rl_sampled(alone: Path) -> None:
     recipe = recipes.load(str(alone / "recipe.yaml"))
     with Run.open(alone, recipe) as run:
         task = VideoTask(recipe, run)  # type: ignore[arg-type]
-        rows = task.control_rows(task.model(None), 3)
+        rows, _ = task.control_rows(task.model(None), 3)
     assert len(rows) == 3 * 2
     prompts = [row["prompt"] for row in read_lines(alone / "episodes" / "rl-000003.jsonl.gz")]
     for number, prompt in enumerate(prompts):  # two groups of four

@@ -105,12 +105,12 @@ def test_the_control_learns_what_its_setting_says(learns: str, tmp_path: Path) -
         task = RulebookTask(recipe, run)
         language = task.create_tiny()
         chat = ChatFormat(language.tokenizer)
-        case, rows = task.training_cases(chat), task.control_rows(language, 2)
+        case, (rows, group_sizes) = task.training_cases(chat), task.control_rows(language, 2)
         asked = [case(number) for number in range(2 * recipe.rollout.prompts_per_step)]
         answers, predictor = answers_of(rows[:], language), task.predictor
         if learns == "demonstrations":
             shown = [task.scenes("sft").draw(number) for number in range(3)]
-            assert answers == [predictor.target(case) for scene in shown for case in scene]
+            assert answers == [predictor.target(case) for scene in shown for case in scene] and group_sizes == [4] * 3
         else:
             prompts = [chat.opening(predictor.prompt(one)[0]["content"]) for one in asked]
             assert all(np.array_equal(row.tokens[: len(ids)], ids) for row, ids in zip(rows, prompts, strict=True))
