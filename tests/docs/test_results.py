@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,18 @@ def test_the_pages_are_what_the_files_say() -> None:
 def test_every_file_is_written_as_the_script_writes_it() -> None:
     for name, experiment in read(ROOT / "results").items():
         assert (ROOT / "results" / f"{name}.json").read_text() == dump(experiment), name
+
+
+def test_the_picture_of_the_lower_bound_shows_the_numbers_of_its_file() -> None:
+    table = json.loads((ROOT / "results" / "vllm.json").read_text())
+    ours, theirs, bound = (table["columns"].index(name) for name in ("Oneiro", "vLLM", "lower bound"))
+    wanted = [
+        f"{100 * row['cells'][sampler] / row['cells'][bound]:.0f} %"
+        for sampler in (ours, theirs)
+        for row in table["rows"]
+    ]
+    drawn = (ROOT / "docs" / "images" / "floor.svg").read_text()
+    assert re.findall(r">(\d+ %)</text>", drawn) == wanted
 
 
 @pytest.fixture
