@@ -13,9 +13,10 @@ from oneiro.episode import Episode, Row, given
 from oneiro.learning import stages
 from oneiro.learning.algorithms import Grpo
 from oneiro.learning.collapse import CollapseMonitor, CollapseMonitorSettings
+from oneiro.learning.settings import SftContinuedSettings
 from oneiro.models.language import LanguageModel, ModelSettings
-from oneiro.rundir.records import read_lines
-from oneiro.rundir.run import Run
+from oneiro.rundir.records import read_lines, read_log
+from oneiro.rundir.run import METRICS, Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
@@ -71,3 +72,16 @@ def test_with_servers_the_main_process_asks_and_all_ranks_learn(tmp_path: Path) 
         for mine, theirs in zip(shared, alone, strict=True):
             assert mine["eval_reward"] == theirs["eval_reward"] and mine["reward"] == theirs["reward"]
             assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3, abs=1e-5)
+
+
+@pytest.mark.parametrize("group_sizes", [None, [2] * 6, [3, 3, 2, 2, 1, 1]])
+def test_the_control_makes_as_many_updates_as_were_counted(
+    group_sizes: list[int] | None, tiny: LanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = SftContinuedSettings(batch=5)
+    rows = [Row([given([3, 4, 5], ce=1.0)]) for _ in range(12)]
+    monkeypatch.setattr(stages, "count_updates", lambda *arguments: 7)
+    with Run.open(tmp_path / "run", ToyRecipe(system="toy")) as run:
+        stages.continue_sft(run, settings, lambda: (tiny, rows, group_sizes), lambda: 1.0, seed=0)
+        assert run.info["stages"][stages.CONTINUED]["result"] == {"rows": 12, "steps": 7}
+        assert len(read_log(run.path / METRICS)) == 7
