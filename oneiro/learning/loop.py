@@ -49,6 +49,9 @@ class Callbacks:
     """Further metrics of a step, taken while the policy is still the one that played."""
     say: Callable[[str], object] = warnings.warn
     """Gets a line for people, such as that a checkpoint was damaged."""
+    hand_over: Callable[[int], None] = lambda step: None
+    """Gives weights away for the play of a step, where others play. Called before it begins, while nothing is learned:
+    beside an update, half of them could be newer than the rest."""
 
 
 def copy_of(policy: LanguageModel) -> LanguageModel:
@@ -89,7 +92,7 @@ def reinforce(
         checkpoint.save(folder, 0, language, learners, others)
     saving = saving or Saving()
     waits = contextlib.nullcontext() if settings.async_rollout else saving.defer()
-    with AsyncRollout(callbacks.play, language, actor or language) as rollout, waits:
+    with AsyncRollout(callbacks.play, language, actor or language, callbacks.hand_over) as rollout, waits:
         for step in range(start, settings.steps):
             if reason:
                 break
@@ -208,8 +211,14 @@ class AsyncRollout:
     policy did still teaches the present one.
     """
 
-    def __init__(self, play: Callable[[int], list[Episode]], policy: LanguageModel, actor: LanguageModel) -> None:
-        self.play, self.policy, self.actor = play, policy, actor
+    def __init__(
+        self,
+        play: Callable[[int], list[Episode]],
+        policy: LanguageModel,
+        actor: LanguageModel,
+        hand_over: Callable[[int], None],
+    ) -> None:
+        self.play, self.policy, self.actor, self.hand_over = play, policy, actor, hand_over
         self._thread = ThreadPoolExecutor(1, "ahead")
         self._coming: Future[list[Episode]] | None = None
         cuda = policy.backbone.device.type == "cuda"
@@ -229,6 +238,7 @@ class AsyncRollout:
         if self.actor is self.policy:
             return
         self._follow()
+        self.hand_over(step)
         if self._stream is not None:
             self._stream.wait_stream(torch.cuda.current_stream())
         self._coming = self._thread.submit(self._play, step)
@@ -239,6 +249,7 @@ class AsyncRollout:
             with spent("waiting"):
                 return coming.result()
         self._follow()
+        self.hand_over(step)
         return self.more(step)
 
     def more(self, number: int) -> list[Episode]:

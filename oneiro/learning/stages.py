@@ -26,6 +26,7 @@ from oneiro.models.locate import BEST
 from oneiro.rundir.records import read_log
 from oneiro.rundir.run import METRICS, TIMINGS, Run
 from oneiro.runtime import distributed, files
+from oneiro.runtime.clock import spent
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
 from oneiro.sampling.fleet import Fleet
@@ -286,17 +287,15 @@ def reinforce(
             reasons = [monitor.see(step, values), selection.see(step, values) if selection else None]
             return next(filter(None, reasons), None)
 
+        def hand_over(step: int) -> None:
+            if fleet is not None:
+                with spent("waiting"):
+                    distributed.on_main_process(partial(fleet.at, step))
+
         def play(step: int) -> list[Episode]:
-            if fleet is None:
-                return rollout.play(step)
-            return distributed.on_main_process(lambda: play_by(fleet, step))
+            return distributed.on_main_process(partial(rollout.play, step)) if fleet else rollout.play(step)
 
-        def play_by(fleet: Fleet, step: int) -> list[Episode]:
-            if step < settings.steps:  # further batches of a step come from the same weights
-                fleet.at(step)
-            return rollout.play(step)
-
-        callbacks = loop.Callbacks(play, log, log_time, keep, rewind, should_stop, extra_metrics, run.say)
+        callbacks = loop.Callbacks(play, log, log_time, keep, rewind, should_stop, extra_metrics, run.say, hand_over)
         last = loop.reinforce(
             language, settings, run.checkpoint_dir(stage), seed, callbacks, actor, rollout.max_tokens, run.saving()
         )

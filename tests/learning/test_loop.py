@@ -631,7 +631,12 @@ def test_an_actor_follows_the_policy_and_plays_ahead_with_what_it_knew(tiny: Lan
         with torch.no_grad():
             tiny.backbone.norm.weight[0] = value
 
-    with AsyncRollout(play, tiny, actor) as rollout:
+    handed = list[tuple[int, float]]()
+
+    def hand_over(step: int) -> None:
+        handed.append((step, float(tiny.backbone.norm.weight[0])))
+
+    with AsyncRollout(play, tiny, actor, hand_over) as rollout:
         set_policy(1.0)
         assert rollout.episodes(0)[0].seed == 0
         rollout.begin(1)
@@ -641,6 +646,8 @@ def test_an_actor_follows_the_policy_and_plays_ahead_with_what_it_knew(tiny: Lan
         assert rollout.more(7)[0].seed == 7
         assert rollout.episodes(2)[0].seed == 2
     assert seen == [(0, 1.0), (1, 1.0), (7, 1.0), (2, 2.0)]
-    with AsyncRollout(lambda step: [Episode([], seed=step)], tiny, tiny) as own:
+    assert handed == [(0, 1.0), (1, 1.0), (2, 2.0)]  # once a step, and what is played ahead before the update
+    with AsyncRollout(lambda step: [Episode([], seed=step)], tiny, tiny, hand_over) as own:
         own.begin(3)
+        assert len(handed) == 3
         assert own._coming is None and own.episodes(4)[0].seed == 4

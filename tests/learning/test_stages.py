@@ -19,6 +19,7 @@ from oneiro.rundir.records import read_lines, read_log
 from oneiro.rundir.run import METRICS, Run
 from oneiro.runtime.errors import OneiroError
 from oneiro.sampling.engine import Engine
+from oneiro.sampling.fleet import Fleet
 from oneiro.sampling.settings import FleetSettings, SamplingSettings
 from tests.conftest import make_tiny
 from tests.learning.test_loop import settings as rl_settings
@@ -62,6 +63,7 @@ def test_with_servers_the_main_process_asks_and_all_ranks_learn(tmp_path: Path) 
             run.stage("rl", partial(work, monitor=monitor, max_batch_size=8, evaluate_every=1))
             return list(read_lines(run.path / "metrics.jsonl"))
 
+    second = []
     for asynchronous in (False, True):
         with FakeServer(make_tiny(), "vllm") as server:
             alone = learned(tmp_path / f"alone-{asynchronous}", asynchronous)
@@ -72,6 +74,11 @@ def test_with_servers_the_main_process_asks_and_all_ranks_learn(tmp_path: Path) 
         for mine, theirs in zip(shared, alone, strict=True):
             assert mine["eval_reward"] == theirs["eval_reward"] and mine["reward"] == theirs["reward"]
             assert mine["loss"] == pytest.approx(theirs["loss"], rel=1e-3, abs=1e-5)
+        second.append(alone[1]["eval_reward"])
+    # What is played ahead is played with the weights before the update, also where servers play.
+    with FakeServer(make_tiny(), "vllm") as server:
+        fleet = Fleet(make_tiny(), FleetSettings(urls=(server.url,)), tmp_path / "weights")
+        assert second[1] == rollout_of(fleet).evaluate(2)["eval_reward"] != second[0]
 
 
 @pytest.mark.parametrize("group_sizes", [None, [2] * 6, [3, 3, 2, 2, 1, 1]])
@@ -84,4 +91,4 @@ def test_the_control_makes_as_many_updates_as_were_counted(
     with Run.open(tmp_path / "run", ToyRecipe(system="toy")) as run:
         stages.continue_sft(run, settings, lambda: (tiny, rows, group_sizes), lambda: 1.0, seed=0)
         assert run.info["stages"][stages.CONTINUED]["result"] == {"rows": 12, "steps": 7}
-        assert len(read_log(run.path / METRICS)) == 7
+        assert len(list(read_log(run.path / METRICS))) == 7
