@@ -103,8 +103,7 @@ def train(
     the loss on `held_out`.
 
     `group_sizes` are those of consecutive rows that are learned together, so that what they share is computed once.
-    `say` hears of damaged checkpoints; `saving`
-    decides about checkpoints between those by steps.
+    `say` hears of damaged checkpoints; `saving` decides about checkpoints between those by steps.
     """
     schedule = Schedule.of(settings, len(rows), group_sizes)
     steps = schedule.steps
