@@ -38,7 +38,7 @@ NAMES = {
     "trl": "TRL GRPOTrainer",
     "trl-vllm": "TRL GRPOTrainer, vLLM",
 }
-GPU_ONLY = ("trl-vllm",)
+GPU_ONLY = ("trl-vllm",)  # vLLM as TRL starts it needs CUDA
 PARTS = ("step", "generate", "score", "update", "processor")
 CHECKS = 2
 """Updates on given completions: the second sees what the first one's optimiser step did."""

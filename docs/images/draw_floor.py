@@ -39,9 +39,7 @@ def draw(out: Path) -> None:
             axes.bar_label(bars, fmt="%.0f %%", padding=3, color=colour)
         axes.set_yticks([place + 0.2 for place in range(len(by_work))], list(by_work))
         axes.invert_yaxis()
-        axes.set(
-            xlabel="tokens/s, % of what reading weights and caches allows (rows x prompt + new tokens)", xlim=(0, 50)
-        )
+        axes.set(xlabel="tokens/s, % of what reading weights and caches allows", xlim=(0, 50))
         axes.legend(frameon=False, loc="lower right")
         figure.savefig(out, metadata={"Date": None})
 

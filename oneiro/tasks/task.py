@@ -226,12 +226,12 @@ class AnsweringTask(Task, Generic[TaskT, CaseT]):
 
     def control_rows(self, language: LanguageModel, steps: int) -> tuple[Sequence[Row], Sequence[int] | None]:
         chat, settings = ChatFormat(language.tokenizer), self.recipe.sft_continued
-        learns = settings.learns if settings is not None else "questions"
-        if learns == "demonstrations":
+        assert settings is not None  # else there is no control
+        if settings.learns == "demonstrations":
             return self.training_rows(chat)
         case = self.training_cases(chat)
         prompts = steps * self.recipe.rollout.prompts_per_step
-        answer = self.predictor.outcome if learns == "outcomes" else self.predictor.target
+        answer = self.predictor.outcome if settings.learns == "outcomes" else self.predictor.target
         return LazyRows(lambda number: true_rows(self.predictor, chat, [case(number)], answer)[0], prompts), None
 
     def model(self, stage: str | None) -> LanguageModel:
